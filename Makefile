@@ -1,0 +1,64 @@
+# headrace: the commands everything hangs on. Each does its own set-up in .venv; only Python 3.11+ and make are needed.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(BIN)/python -m uv
+RUNTIME_READY := $(VENV)/.runtime-ready
+DEV_READY := $(VENV)/.dev-ready
+
+.PHONY: up down test check fmt bench lock docs clean help
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
+
+$(BIN)/uv: requirements/bootstrap.txt
+	@$(PYTHON) -c 'import sys; sys.exit("headrace needs Python 3.11 or newer; this is %d.%d. Set PYTHON=/path/to/python3" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements/bootstrap.txt
+	@touch $@
+
+$(RUNTIME_READY): $(BIN)/uv requirements/runtime.txt pyproject.toml
+	@echo "Installing headrace into $(VENV) ..."
+	@$(UV) pip install -q --python $(BIN)/python --require-hashes -r requirements/runtime.txt
+	@$(UV) pip install -q --python $(BIN)/python --no-deps -e .
+	@touch $@
+
+$(DEV_READY): $(RUNTIME_READY) requirements/dev.txt
+	@echo "Installing the development tools into $(VENV) ..."
+	@$(UV) pip install -q --python $(BIN)/python --require-hashes -r requirements/dev.txt
+	@touch $@
+
+up: $(RUNTIME_READY) ## Start engine and gateway in the background; prints URL, key and a curl line
+	@$(BIN)/headrace up --detach
+
+down: $(RUNTIME_READY) ## Stop what `make up` started
+	@$(BIN)/headrace down
+
+test: $(DEV_READY) ## Run the whole test suite
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(DEV_READY) ## Format, lint, types, imports, sizes, docs
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/basedpyright
+	@$(BIN)/lint-imports
+	@$(BIN)/python tools/check_sizes.py
+	@$(BIN)/python -m pytest -q tests/docs
+
+fmt: $(DEV_READY) ## Format the code and mend what ruff can mend
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(DEV_READY) ## Measure headrace beside nginx and its peers (needs a C compiler)
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+docs: $(DEV_READY) ## Write the generated pages of docs/ anew
+	@$(BIN)/python tools/generate_docs.py
+
+lock: $(BIN)/uv ## Resolve dependencies anew (releases younger than a week are left out)
+	@$(UV) pip compile -q --universal --generate-hashes --exclude-newer "$$(date -u -d '7 days ago' +%Y-%m-%dT00:00:00Z)" --no-emit-index-url --no-annotate --python-version 3.11 --custom-compile-command "make lock" pyproject.toml -o requirements/runtime.txt
+	@$(UV) pip compile -q --universal --generate-hashes --exclude-newer "$$(date -u -d '7 days ago' +%Y-%m-%dT00:00:00Z)" --no-emit-index-url --no-annotate --python-version 3.11 --custom-compile-command "make lock" --group dev -c requirements/runtime.txt -o requirements/dev.txt
+
+clean: ## Remove the environment and caches
+	@rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache

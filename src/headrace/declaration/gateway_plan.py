@@ -1,0 +1,172 @@
+"""What a gateway worker needs of the declaration, resolved: the one message that configures it.
+
+Made by `compile_gateway_plan` from a Declaration and the endpoints that exist now; travels over the worker's Unix
+socket as JSON and never touches a disk, since it holds resolved secrets.
+"""
+
+import msgspec
+
+from headrace.declaration.model import Declaration, Pool
+
+
+class EndpointAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one endpoint of a pool is."""
+
+    endpoint: str
+    """EndpointId."""
+    url: str
+    """http://HOST:PORT or https://HOST:PORT, with an optional path prefix."""
+    ip: str | None = None
+    """Address to connect to instead of resolving the host (DNS discovery)."""
+    is_draining: bool = False
+
+
+class PoolPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One pool: the declared section as JSON values, and its endpoints now."""
+
+    name: str
+    model: str
+    engine: str
+    served_model: str
+    embeddings: bool
+    is_run_here: bool
+    """headrace runs these replicas; its supervisor knows their phase."""
+    endpoints: tuple[EndpointAddress, ...]
+    discover: str
+    discover_interval_s: float
+    bearer: str | None
+    headers: dict[str, str]
+    tls_ca: str | None
+    tls_certificate: str | None
+    tls_key: str | None
+    tls_server_name: str | None
+    connect_timeout_s: float
+    first_token_timeout_s: float
+    stall_timeout_s: float
+    probe_interval_s: float
+    probe_timeout_s: float
+    eject_after: int
+    eject_s: float
+
+
+class TenantPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One tenant's rules."""
+
+    name: str
+    models: tuple[str, ...]
+    requests_per_min: int | None
+    concurrent_requests: int | None
+
+
+class LimitsPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """`gateway.limits`, field for field."""
+
+    header_bytes: int
+    body_bytes: int
+    header_timeout_s: float
+    body_timeout_s: float
+    idle_timeout_s: float
+    slow_reader_timeout_s: float
+    write_buffer_bytes: int
+    event_bytes: int
+    response_bytes: int
+    connections: int
+    in_flight: int
+
+
+class GatewayPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything one worker serves by."""
+
+    revision: int
+    """Grows with every plan; seen in WorkerStatus."""
+    limits: LimitsPlan
+    models: tuple[str, ...]
+    pools: tuple[PoolPlan, ...]
+    tenants: tuple[TenantPlan, ...]
+    tls_certificate: str | None
+    tls_key: str | None
+    cors_origins: tuple[str, ...]
+    cors_max_age_s: int
+    unknown_fields: str
+    allow_gated: tuple[str, ...]
+    media_hosts: tuple[str, ...]
+    retry_max_attempts: int
+    retry_backoff_s: float
+    retry_budget_ratio: float
+    retry_budget_minimum: int
+    heartbeat_s: float | None
+    request_log: bool
+    log_bytes: int
+    log_files: int
+    flush_interval_s: float
+    buffer_records: int
+    segment_bytes: int
+    journal_bytes: int
+
+
+def compile_gateway_plan(
+    declaration: Declaration, endpoints: dict[str, tuple[EndpointAddress, ...]], *, revision: int
+) -> GatewayPlan:
+    """Resolve `declaration` with the endpoints (by pool name) that exist now."""
+    gateway, ledger, seen = declaration.gateway, declaration.ledger, declaration.observability
+    return GatewayPlan(
+        revision=revision,
+        limits=msgspec.convert(gateway.limits.model_dump(), LimitsPlan),
+        models=tuple(declaration.models),
+        pools=tuple(_pool_plan(name, pool, endpoints.get(name, ())) for name, pool in declaration.pools.items()),
+        tenants=tuple(
+            TenantPlan(
+                name=name,
+                models=tenant.models,
+                requests_per_min=tenant.limits.requests_per_min,
+                concurrent_requests=tenant.limits.concurrent_requests,
+            )
+            for name, tenant in declaration.tenants.items()
+        ),
+        tls_certificate=gateway.tls.certificate if gateway.tls else None,
+        tls_key=gateway.tls.key if gateway.tls else None,
+        cors_origins=gateway.cors.allow_origins,
+        cors_max_age_s=gateway.cors.max_age_s,
+        unknown_fields=gateway.fields.unknown_fields,
+        allow_gated=gateway.fields.allow_gated,
+        media_hosts=gateway.fields.media_hosts,
+        retry_max_attempts=gateway.retry.max_attempts,
+        retry_backoff_s=gateway.retry.backoff_s,
+        retry_budget_ratio=gateway.retry.budget_ratio,
+        retry_budget_minimum=gateway.retry.budget_minimum,
+        heartbeat_s=gateway.heartbeat_s,
+        request_log=seen.request_log,
+        log_bytes=seen.log_bytes,
+        log_files=seen.log_files,
+        flush_interval_s=ledger.flush_interval_s,
+        buffer_records=ledger.buffer_records,
+        segment_bytes=ledger.segment_bytes,
+        journal_bytes=ledger.journal_bytes,
+    )
+
+
+def _pool_plan(name: str, pool: Pool, endpoints: tuple[EndpointAddress, ...]) -> PoolPlan:
+    return PoolPlan(
+        name=name,
+        model=pool.model,
+        engine=pool.engine.value,
+        served_model=pool.served_model or pool.model,
+        embeddings=pool.embeddings,
+        is_run_here=not pool.is_remote,
+        endpoints=endpoints,
+        discover=pool.discover,
+        discover_interval_s=pool.discover_interval_s,
+        bearer=pool.credentials.bearer,
+        headers=dict(pool.credentials.headers),
+        tls_ca=pool.tls.ca,
+        tls_certificate=pool.tls.certificate,
+        tls_key=pool.tls.key,
+        tls_server_name=pool.tls.server_name,
+        connect_timeout_s=pool.connect_timeout_s,
+        first_token_timeout_s=pool.first_token_timeout_s,
+        stall_timeout_s=pool.stall_timeout_s,
+        probe_interval_s=pool.probe.interval_s,
+        probe_timeout_s=pool.probe.timeout_s,
+        eject_after=pool.probe.eject_after,
+        eject_s=pool.probe.eject_s,
+    )

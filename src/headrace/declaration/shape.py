@@ -1,0 +1,21 @@
+"""The base of every section of headrace.yaml: unknown keys refused, values frozen, strict types."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, StringConstraints
+
+
+class Section(BaseModel):
+    """One mapping of headrace.yaml. `Field(description=...)` is the documentation of docs/settings.md.
+
+    A field whose change cannot be applied by a reload carries `json_schema_extra=RESTART`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True)
+
+
+RESTART: dict[str, bool] = {"x-restart": True}
+"""Marks a key whose change needs `headrace down` and `headrace up`."""
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}$")]
+"""Name of a model, pool or tenant: it becomes a metric label and part of ids, so it is short and plain."""

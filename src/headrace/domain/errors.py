@@ -1,0 +1,226 @@
+"""How requests end (Outcome), why (ErrorCode), and the one table that gives each code its status, type and text.
+
+Nothing else in headrace builds an error response: `RequestError` is raised or returned, `error_body` renders it.
+Counterpart: docs/errors.md, generated from this table.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+import msgspec
+
+
+class Outcome(StrEnum):
+    """How a request ended; a metric label. Every accepted request ends in exactly one."""
+
+    COMPLETED = "completed"
+    REJECTED = "rejected"
+    """Never reached an engine."""
+    EVICTED = "evicted"
+    """Removed by headrace after queueing or dispatch."""
+    FAILED = "failed"
+    """An engine, the network or headrace broke."""
+    CANCELLED = "cancelled"
+    """The caller left, or its deadline passed."""
+
+
+class Fault(StrEnum):
+    """Whose doing it was."""
+
+    CALLER = "caller"
+    TENANT = "tenant"
+    PLATFORM = "platform"
+    ENGINE = "engine"
+    US = "us"
+
+
+class ErrorCode(StrEnum):
+    """Why a request did not complete. Closed: a new code needs a row in ERRORS, a wire test and a line in the docs."""
+
+    INVALID_REQUEST = "invalid_request"
+    UNSUPPORTED_PARAMETER = "unsupported_parameter"
+    CONTEXT_TOO_LONG = "context_too_long"
+    ROUTE_NOT_FOUND = "route_not_found"
+    METHOD_NOT_ALLOWED = "method_not_allowed"
+    REQUEST_TIMEOUT = "request_timeout"
+    BODY_TOO_LARGE = "body_too_large"
+    HEADERS_TOO_LARGE = "headers_too_large"
+    UNAUTHENTICATED = "unauthenticated"
+    FORBIDDEN = "forbidden"
+    MODEL_NOT_FOUND = "model_not_found"
+    RATE_LIMITED = "rate_limited"
+    SATURATED = "saturated"
+    NO_READY_ENDPOINT = "no_ready_endpoint"
+    DRAINING = "draining"
+    CONNECT_FAILED = "connect_failed"
+    ENGINE_REFUSED = "engine_refused"
+    FIRST_TOKEN_TIMEOUT = "first_token_timeout"
+    STREAM_BROKEN = "stream_broken"
+    STREAM_STALLED = "stream_stalled"
+    CALLER_DISCONNECTED = "caller_disconnected"
+    DEADLINE_EXCEEDED = "deadline_exceeded"
+    INTERNAL_BUG = "internal_bug"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorSpec:
+    """One row of the error table."""
+
+    outcome: Outcome
+    http_status: int
+    openai_type: str
+    """The `error.type` that OpenAI's clients know."""
+    fault: Fault
+    may_fail_over: bool
+    """Whether another endpoint may be tried before the commit point (first byte to the caller)."""
+    retry_after_s: float | None
+    """Default `Retry-After`; None sends no header. A caller of `RequestError` may give a better one."""
+    title: str
+    """One sentence for the docs: when this happens."""
+    remedy: str
+    """What the caller or the operator can do about it."""
+
+
+def _caller(status: int, title: str, remedy: str, openai_type: str = "invalid_request_error") -> ErrorSpec:
+    return ErrorSpec(
+        outcome=Outcome.REJECTED, http_status=status, openai_type=openai_type, fault=Fault.CALLER,
+        may_fail_over=False, retry_after_s=None, title=title, remedy=remedy,
+    )  # fmt: skip
+
+
+def _platform(title: str, remedy: str, retry_after_s: float = 1.0) -> ErrorSpec:
+    return ErrorSpec(
+        outcome=Outcome.REJECTED, http_status=503, openai_type="server_error", fault=Fault.PLATFORM,
+        may_fail_over=False, retry_after_s=retry_after_s, title=title, remedy=remedy,
+    )  # fmt: skip
+
+
+def _engine(status: int, title: str, remedy: str) -> ErrorSpec:
+    return ErrorSpec(
+        outcome=Outcome.FAILED, http_status=status, openai_type="server_error", fault=Fault.ENGINE,
+        may_fail_over=True, retry_after_s=None, title=title, remedy=remedy,
+    )  # fmt: skip
+
+
+ERRORS: Mapping[ErrorCode, ErrorSpec] = MappingProxyType(
+    {
+        ErrorCode.INVALID_REQUEST: _caller(
+            400, "The request is not valid HTTP, JSON or API input.", "Correct the value that the message names."
+        ),
+        ErrorCode.UNSUPPORTED_PARAMETER: _caller(
+            400, "A field is owned by the gateway, switched off by policy, or unknown to the engine.",
+            "Leave the named field out, or ask the operator to allow it.",
+        ),
+        ErrorCode.CONTEXT_TOO_LONG: _caller(
+            400, "Prompt and answer do not fit the model's context.", "Shorten the prompt or the output limit."
+        ),
+        ErrorCode.ROUTE_NOT_FOUND: _caller(
+            404, "The path is not one that headrace serves.", "Use one of the paths in the message."
+        ),
+        ErrorCode.METHOD_NOT_ALLOWED: _caller(405, "The path exists, but not for this method.", "Use the method in `Allow`."),
+        ErrorCode.REQUEST_TIMEOUT: _caller(
+            408, "Headers or body did not arrive in time.", "Send the request faster, or raise gateway.limits.*_timeout_s."
+        ),
+        ErrorCode.BODY_TOO_LARGE: _caller(
+            413, "The body is larger than gateway.limits.body_bytes.", "Send less, or ask the operator to raise the limit."
+        ),
+        ErrorCode.HEADERS_TOO_LARGE: _caller(
+            431, "The request line and headers are larger than gateway.limits.header_bytes.", "Send fewer or shorter headers."
+        ),
+        ErrorCode.UNAUTHENTICATED: _caller(
+            401, "No key, or a key that is unknown, revoked or expired.", "Send a valid key as `Authorization: Bearer hr-...`.",
+            "authentication_error",
+        ),
+        ErrorCode.FORBIDDEN: _caller(
+            403, "The key is valid but may not do this.", "Use another key, or ask the operator for the right.",
+            "permission_error",
+        ),
+        ErrorCode.MODEL_NOT_FOUND: _caller(
+            404, "No such model for this caller.", "List the models with GET /v1/models.", "not_found_error"
+        ),
+        ErrorCode.RATE_LIMITED: ErrorSpec(
+            outcome=Outcome.REJECTED, http_status=429, openai_type="rate_limit_error", fault=Fault.TENANT,
+            may_fail_over=False, retry_after_s=1.0, title="A declared limit of the caller's tenant or key is used up.",
+            remedy="Retry after `Retry-After`, or ask the operator for a higher limit.",
+        ),
+        ErrorCode.SATURATED: _platform(
+            "The gateway holds as many requests as gateway.limits.in_flight allows.", "Retry after `Retry-After`; add gateways or replicas."
+        ),
+        ErrorCode.NO_READY_ENDPOINT: _platform(
+            "No endpoint of the model's pools is ready.", "Operators: `headrace status` says what each endpoint is doing.", 5.0
+        ),
+        ErrorCode.DRAINING: _platform("The gateway is shutting down.", "Retry: another gateway or the next one will answer."),
+        ErrorCode.CONNECT_FAILED: _engine(502, "No connection to an endpoint could be made.", "Operators: `headrace status`, `headrace logs`."),
+        ErrorCode.ENGINE_REFUSED: _engine(502, "The engine answered with an error of its own.", "Operators: `headrace logs`."),
+        ErrorCode.FIRST_TOKEN_TIMEOUT: _engine(
+            504, "The engine sent no first byte within the pool's first_token_timeout_s.", "Add replicas, or raise the time-out."
+        ),
+        ErrorCode.STREAM_BROKEN: _engine(502, "The engine's answer ended before it was complete.", "Retry; operators: `headrace logs`."),
+        ErrorCode.STREAM_STALLED: _engine(504, "The engine fell silent in the middle of an answer.", "Retry; operators: `headrace logs`."),
+        ErrorCode.CALLER_DISCONNECTED: ErrorSpec(
+            outcome=Outcome.CANCELLED, http_status=499, openai_type="cancelled", fault=Fault.CALLER, may_fail_over=False,
+            retry_after_s=None, title="The caller closed its connection before the answer was complete.",
+            remedy="Nothing: it is seen in logs and metrics only.",
+        ),
+        ErrorCode.DEADLINE_EXCEEDED: ErrorSpec(
+            outcome=Outcome.CANCELLED, http_status=504, openai_type="timeout_error", fault=Fault.CALLER, may_fail_over=False,
+            retry_after_s=None, title="The caller's own deadline (`x-request-timeout`) passed.",
+            remedy="Give more time, or ask for less output.",
+        ),
+        ErrorCode.INTERNAL_BUG: ErrorSpec(
+            outcome=Outcome.FAILED, http_status=500, openai_type="server_error", fault=Fault.US, may_fail_over=False,
+            retry_after_s=None, title="headrace itself failed.", remedy="Report it with the error id in the message.",
+        ),
+    }
+)  # fmt: skip
+"""The one table. Source: docs/decisions/0003-one-error-table.md."""
+
+
+class RequestError(Exception):
+    """A request ends with this code. The only exception that carries a failure to the caller.
+
+    `message` says who, what, which value and what to do; it never holds prompt text or keys.
+    """
+
+    def __init__(
+        self,
+        code: ErrorCode,
+        message: str,
+        *,
+        param: str | None = None,
+        retry_after_s: float | None = None,
+        allow: str | None = None,
+        is_final: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.param = param
+        self.retry_after_s = retry_after_s if retry_after_s is not None else ERRORS[code].retry_after_s
+        self.allow = allow
+        """Value of the `Allow` header, for METHOD_NOT_ALLOWED."""
+        self.is_final = is_final
+        """True where retrying cannot help: sends `x-should-retry: false`."""
+
+    @property
+    def spec(self) -> ErrorSpec:
+        return ERRORS[self.code]
+
+    def __repr__(self) -> str:
+        return f"RequestError({self.code.value}: {self.message})"
+
+
+def error_body(error: RequestError) -> bytes:
+    """Render `error` in OpenAI's shape: `{"error": {"message", "type", "param", "code"}}`, as JSON bytes."""
+    return msgspec.json.encode(
+        {
+            "error": {
+                "message": error.message,
+                "type": error.spec.openai_type,
+                "param": error.param,
+                "code": error.code.value,
+            }
+        }
+    )

@@ -1,0 +1,79 @@
+"""What the supervisor and a gateway worker say to each other over the worker's Unix socket.
+
+One JSON object a line, each answered by one WorkerReply line, in order. The plan travels as raw JSON
+(`declaration.gateway_plan.GatewayPlan`), since it holds resolved secrets and must never touch a disk.
+"""
+
+import msgspec
+
+from headrace.domain.tenant import KeyRecord
+
+
+class Configure(msgspec.Struct, frozen=True, kw_only=True, tag="configure"):
+    """Adopt this plan whole, or change nothing and say why. Sent at start and at each reload or endpoint change."""
+
+    plan: msgspec.Raw
+
+
+class SetKeys(msgspec.Struct, frozen=True, kw_only=True, tag="set_keys"):
+    """Replace the set of known keys (revoked and expired ones left out)."""
+
+    keys: tuple[KeyRecord, ...]
+
+
+class Drain(msgspec.Struct, frozen=True, kw_only=True, tag="drain"):
+    """Accept nothing new, finish what is in flight within `bound_s`, end the rest in-band, then exit 0."""
+
+    bound_s: float
+
+
+class ReadMetrics(msgspec.Struct, frozen=True, kw_only=True, tag="read_metrics"):
+    """Answer with the worker's metrics in Prometheus text format."""
+
+
+class ReadStatus(msgspec.Struct, frozen=True, kw_only=True, tag="read_status"):
+    """Answer with `WorkerStatus` as JSON."""
+
+
+WorkerCommand = Configure | SetKeys | Drain | ReadMetrics | ReadStatus
+
+
+class WorkerReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to one command."""
+
+    ok: bool
+    message: str = ""
+    """Why not ok."""
+    text: str = ""
+    """Metrics text or status JSON."""
+
+
+class EndpointStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One endpoint as this worker sees it."""
+
+    endpoint: str
+    pool: str
+    engine: str
+    state: str
+    reason: str
+    """Why it is in that state, for a person."""
+    since_at: float
+    in_flight: int
+    requests: int
+    failures: int
+
+
+class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One gateway worker at one moment."""
+
+    pid: int
+    version: str
+    plan_revision: int
+    is_ready: bool
+    is_draining: bool
+    in_flight: int
+    connections: int
+    requests: int
+    endpoints: tuple[EndpointStatus, ...]
+    journal_dropped: int
+    """Records that could not be written and were dropped (full disk, slow disk)."""

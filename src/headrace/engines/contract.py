@@ -1,0 +1,150 @@
+"""What headrace must know about an engine: the contract that every driver fulfils, free of I/O.
+
+A driver is a package `engines/<engine>/` with `driver.py`. The supervisor (fleet/deploy) and the gateway do the I/O and
+ask the driver what to do: how to start the engine, how to read its probes and errors, which fields it understands.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from headrace.domain.endpoint import EngineKind
+from headrace.domain.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaSpec:
+    """One replica that headrace is to run: the declared pool, resolved for this machine."""
+
+    pool: str
+    replica: int
+    """0-based number within the pool."""
+    served_model: str
+    model_path: Path
+    """Complete, checked model file or folder."""
+    host: str
+    port: int
+    context_tokens: int
+    """Context of one sequence (not of all slots together)."""
+    slots: int
+    """Sequences decoded at once."""
+    threads: int
+    """CPU threads this replica may use."""
+    batch_tokens: int
+    embeddings: bool
+    """Serve embeddings instead of generation."""
+    slot_dir: Path
+    chat_template: str | None = None
+    """Jinja text used instead of the model's own template."""
+    extra_args: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How to start a replica's process."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    """Added to the supervisor's own environment."""
+    description: str
+    """One line for `headrace status`, such as "llama-server from PATH" or "xllamacpp 2026.10"."""
+
+
+class ProbeVerdict(StrEnum):
+    """What a probe's reply says about an endpoint."""
+
+    READY = "ready"
+    LOADING = "loading"
+    BUSY = "busy"
+    """Alive but too loaded to answer in time: never a reason to evict."""
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeReply:
+    """What the shell saw when it asked: `status` None where no HTTP answer came."""
+
+    status: int | None
+    body: bytes = b""
+    is_timeout: bool = False
+    is_refused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineError:
+    """An engine's error answer in our own words."""
+
+    code: ErrorCode
+    message: str
+    param: str | None = None
+    retry_after_s: float | None = None
+
+
+class FieldRule(StrEnum):
+    """What happens to one request field of a caller (DESIGN section 4)."""
+
+    SAFE = "safe"
+    """Passed on untouched."""
+    OWNED = "owned"
+    """Set by the gateway alone: refused from callers."""
+    GATED = "gated"
+    """Passed only where the operator's policy allows the field by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """How an engine understands requests: which API paths it serves and what each body field means to it."""
+
+    paths: frozenset[str]
+    """Of `/v1/chat/completions`, `/v1/completions`, `/v1/embeddings`, `/v1/responses`, `/v1/messages`."""
+    fields: Mapping[str, FieldRule]
+    """Engine-specific fields, beside the ones that every OpenAI dialect has (`gateway/entry/field_policy.py`)."""
+    output_limit_aliases: frozenset[str]
+    """Top-level fields that bound the output, such as llama.cpp's `n_predict`."""
+    supports_stream_usage: bool = True
+    """Whether `stream_options.include_usage` is understood."""
+    extra_headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Sent with each request to the engine."""
+
+
+class Driver(Protocol):
+    """One engine, as headrace sees it. Stateless and pure; every method may be called from any process.
+
+    Concurrency: none held; safe to share.
+    """
+
+    @property
+    def kind(self) -> EngineKind: ...
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    @property
+    def ready_path(self) -> str:
+        """Cheap path that says whether requests may be routed here; must not take a scheduler slot."""
+        ...
+
+    def read_probe(self, reply: ProbeReply) -> ProbeVerdict:
+        """Judge the reply to GET `ready_path`."""
+        ...
+
+    def translate_error(self, status: int, body: bytes) -> EngineError:
+        """Put an engine's error answer (status >= 400, or an in-band error event's JSON) into our codes.
+
+        4xx that are the caller's fault become caller codes with the engine's message; the engine's own faults become
+        ENGINE_REFUSED, which may fail over; one over-long prompt is CONTEXT_TOO_LONG whatever the engine calls it.
+        """
+        ...
+
+    def launch(self, spec: ReplicaSpec) -> Launch:
+        """Give the command that starts `spec`.
+
+        Raises: EngineUnavailableError where this engine cannot be started on this machine.
+        """
+        ...
+
+
+class EngineUnavailableError(Exception):
+    """The engine cannot be started here; the message says what is missing and how to get it."""

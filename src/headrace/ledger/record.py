@@ -1,0 +1,43 @@
+"""The journal's one record: everything that is remembered of a request. Never content, never keys.
+
+Written by `gateway/accounting`, read by the ledger's projection and by `headrace usage`.
+"""
+
+import msgspec
+
+
+class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One request, from arrival to its one outcome.
+
+    Units: seconds for `_s`, UTC epoch seconds for `_at` (a float, as it is written a thousand times a second), tokens.
+    None means not measured or not known.
+    """
+
+    uid: str
+    """Our own id, unique for ever; the ledger's primary key, which makes replay idempotent."""
+    request_id: str
+    """The caller's `x-request-id`, or ours; may repeat."""
+    trace_id: str | None = None
+    received_at: float
+    tenant: str | None = None
+    """None: refused before the caller was known."""
+    key_id: str | None = None
+    dialect: str | None = None
+    """Which API: `chat.completions`, `completions`, `embeddings`, `responses`, `messages`."""
+    requested_model: str | None = None
+    """Declared model name; None where the caller named none that exists (labels and rows stay bounded)."""
+    pool: str | None = None
+    endpoint: str | None = None
+    stream: bool = False
+    input_tokens: int | None = None
+    cached_input_tokens: int | None = None
+    output_tokens: int | None = None
+    queue_s: float | None = None
+    ttft_s: float | None = None
+    """Observer: gateway. First output event of the engine minus request fully received."""
+    tpot_s: float | None = None
+    e2e_s: float | None = None
+    outcome: str
+    code: str | None = None
+    http_status: int | None = None
+    attempts: int = 0

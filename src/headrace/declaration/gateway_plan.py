@@ -95,6 +95,9 @@ class GatewayPlan(msgspec.Struct, frozen=True, kw_only=True):
     retry_budget_ratio: float
     retry_budget_minimum: int
     heartbeat_s: float | None
+    drain_s: float
+    keeps_without_supervisor: bool
+    """Go on serving when the supervisor is gone (`on_supervisor_loss: keep`)."""
     request_log: bool
     log_bytes: int
     log_files: int
@@ -135,6 +138,8 @@ def compile_gateway_plan(
         retry_budget_ratio=gateway.retry.budget_ratio,
         retry_budget_minimum=gateway.retry.budget_minimum,
         heartbeat_s=gateway.heartbeat_s,
+        drain_s=gateway.drain_s,
+        keeps_without_supervisor=declaration.on_supervisor_loss == "keep",
         request_log=seen.request_log,
         log_bytes=seen.log_bytes,
         log_files=seen.log_files,

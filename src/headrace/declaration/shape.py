@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic.config import JsonDict
 
 
 class Section(BaseModel):
@@ -14,7 +15,7 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True)
 
 
-RESTART: dict[str, bool] = {"x-restart": True}
+RESTART: JsonDict = {"x-restart": True}
 """Marks a key whose change needs `headrace down` and `headrace up`."""
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}$")]

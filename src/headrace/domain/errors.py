@@ -56,7 +56,7 @@ class ErrorCode(StrEnum):
     DRAINING = "draining"
     CONNECT_FAILED = "connect_failed"
     ENGINE_REFUSED = "engine_refused"
-    FIRST_TOKEN_TIMEOUT = "first_token_timeout"
+    FIRST_TOKEN_TIMEOUT = "first_token_timeout"  # noqa: S105 (not a password)
     STREAM_BROKEN = "stream_broken"
     STREAM_STALLED = "stream_stalled"
     CALLER_DISCONNECTED = "caller_disconnected"
@@ -85,23 +85,41 @@ class ErrorSpec:
 
 def _caller(status: int, title: str, remedy: str, openai_type: str = "invalid_request_error") -> ErrorSpec:
     return ErrorSpec(
-        outcome=Outcome.REJECTED, http_status=status, openai_type=openai_type, fault=Fault.CALLER,
-        may_fail_over=False, retry_after_s=None, title=title, remedy=remedy,
-    )  # fmt: skip
+        outcome=Outcome.REJECTED,
+        http_status=status,
+        openai_type=openai_type,
+        fault=Fault.CALLER,
+        may_fail_over=False,
+        retry_after_s=None,
+        title=title,
+        remedy=remedy,
+    )
 
 
 def _platform(title: str, remedy: str, retry_after_s: float = 1.0) -> ErrorSpec:
     return ErrorSpec(
-        outcome=Outcome.REJECTED, http_status=503, openai_type="server_error", fault=Fault.PLATFORM,
-        may_fail_over=False, retry_after_s=retry_after_s, title=title, remedy=remedy,
-    )  # fmt: skip
+        outcome=Outcome.REJECTED,
+        http_status=503,
+        openai_type="server_error",
+        fault=Fault.PLATFORM,
+        may_fail_over=False,
+        retry_after_s=retry_after_s,
+        title=title,
+        remedy=remedy,
+    )
 
 
 def _engine(status: int, title: str, remedy: str) -> ErrorSpec:
     return ErrorSpec(
-        outcome=Outcome.FAILED, http_status=status, openai_type="server_error", fault=Fault.ENGINE,
-        may_fail_over=True, retry_after_s=None, title=title, remedy=remedy,
-    )  # fmt: skip
+        outcome=Outcome.FAILED,
+        http_status=status,
+        openai_type="server_error",
+        fault=Fault.ENGINE,
+        may_fail_over=True,
+        retry_after_s=None,
+        title=title,
+        remedy=remedy,
+    )
 
 
 ERRORS: Mapping[ErrorCode, ErrorSpec] = MappingProxyType(
@@ -110,7 +128,8 @@ ERRORS: Mapping[ErrorCode, ErrorSpec] = MappingProxyType(
             400, "The request is not valid HTTP, JSON or API input.", "Correct the value that the message names."
         ),
         ErrorCode.UNSUPPORTED_PARAMETER: _caller(
-            400, "A field is owned by the gateway, switched off by policy, or unknown to the engine.",
+            400,
+            "A field is owned by the gateway, switched off by policy, or unknown to the engine.",
             "Leave the named field out, or ask the operator to allow it.",
         ),
         ErrorCode.CONTEXT_TOO_LONG: _caller(
@@ -119,62 +138,110 @@ ERRORS: Mapping[ErrorCode, ErrorSpec] = MappingProxyType(
         ErrorCode.ROUTE_NOT_FOUND: _caller(
             404, "The path is not one that headrace serves.", "Use one of the paths in the message."
         ),
-        ErrorCode.METHOD_NOT_ALLOWED: _caller(405, "The path exists, but not for this method.", "Use the method in `Allow`."),
+        ErrorCode.METHOD_NOT_ALLOWED: _caller(
+            405, "The path exists, but not for this method.", "Use the method in `Allow`."
+        ),
         ErrorCode.REQUEST_TIMEOUT: _caller(
-            408, "Headers or body did not arrive in time.", "Send the request faster, or raise gateway.limits.*_timeout_s."
+            408,
+            "Headers or body did not arrive in time.",
+            "Send the request faster, or raise gateway.limits.*_timeout_s.",
         ),
         ErrorCode.BODY_TOO_LARGE: _caller(
-            413, "The body is larger than gateway.limits.body_bytes.", "Send less, or ask the operator to raise the limit."
+            413,
+            "The body is larger than gateway.limits.body_bytes.",
+            "Send less, or ask the operator to raise the limit.",
         ),
         ErrorCode.HEADERS_TOO_LARGE: _caller(
-            431, "The request line and headers are larger than gateway.limits.header_bytes.", "Send fewer or shorter headers."
+            431,
+            "The request line and headers are larger than gateway.limits.header_bytes.",
+            "Send fewer or shorter headers.",
         ),
         ErrorCode.UNAUTHENTICATED: _caller(
-            401, "No key, or a key that is unknown, revoked or expired.", "Send a valid key as `Authorization: Bearer hr-...`.",
+            401,
+            "No key, or a key that is unknown, revoked or expired.",
+            "Send a valid key as `Authorization: Bearer hr-...`.",
             "authentication_error",
         ),
         ErrorCode.FORBIDDEN: _caller(
-            403, "The key is valid but may not do this.", "Use another key, or ask the operator for the right.",
+            403,
+            "The key is valid but may not do this.",
+            "Use another key, or ask the operator for the right.",
             "permission_error",
         ),
         ErrorCode.MODEL_NOT_FOUND: _caller(
             404, "No such model for this caller.", "List the models with GET /v1/models.", "not_found_error"
         ),
         ErrorCode.RATE_LIMITED: ErrorSpec(
-            outcome=Outcome.REJECTED, http_status=429, openai_type="rate_limit_error", fault=Fault.TENANT,
-            may_fail_over=False, retry_after_s=1.0, title="A declared limit of the caller's tenant or key is used up.",
+            outcome=Outcome.REJECTED,
+            http_status=429,
+            openai_type="rate_limit_error",
+            fault=Fault.TENANT,
+            may_fail_over=False,
+            retry_after_s=1.0,
+            title="A declared limit of the caller's tenant or key is used up.",
             remedy="Retry after `Retry-After`, or ask the operator for a higher limit.",
         ),
         ErrorCode.SATURATED: _platform(
-            "The gateway holds as many requests as gateway.limits.in_flight allows.", "Retry after `Retry-After`; add gateways or replicas."
+            "The gateway holds as many requests as gateway.limits.in_flight allows.",
+            "Retry after `Retry-After`; add gateways or replicas.",
         ),
         ErrorCode.NO_READY_ENDPOINT: _platform(
-            "No endpoint of the model's pools is ready.", "Operators: `headrace status` says what each endpoint is doing.", 5.0
+            "No endpoint of the model's pools is ready.",
+            "Operators: `headrace status` says what each endpoint is doing.",
+            5.0,
         ),
-        ErrorCode.DRAINING: _platform("The gateway is shutting down.", "Retry: another gateway or the next one will answer."),
-        ErrorCode.CONNECT_FAILED: _engine(502, "No connection to an endpoint could be made.", "Operators: `headrace status`, `headrace logs`."),
-        ErrorCode.ENGINE_REFUSED: _engine(502, "The engine answered with an error of its own.", "Operators: `headrace logs`."),
+        ErrorCode.DRAINING: _platform(
+            "The gateway is shutting down.", "Retry: another gateway or the next one will answer."
+        ),
+        ErrorCode.CONNECT_FAILED: _engine(
+            502, "No connection to an endpoint could be made.", "Operators: `headrace status`, `headrace logs`."
+        ),
+        ErrorCode.ENGINE_REFUSED: _engine(
+            502, "The engine answered with an error of its own.", "Operators: `headrace logs`."
+        ),
         ErrorCode.FIRST_TOKEN_TIMEOUT: _engine(
-            504, "The engine sent no first byte within the pool's first_token_timeout_s.", "Add replicas, or raise the time-out."
+            504,
+            "The engine sent no first byte within the pool's first_token_timeout_s.",
+            "Add replicas, or raise the time-out.",
         ),
-        ErrorCode.STREAM_BROKEN: _engine(502, "The engine's answer ended before it was complete.", "Retry; operators: `headrace logs`."),
-        ErrorCode.STREAM_STALLED: _engine(504, "The engine fell silent in the middle of an answer.", "Retry; operators: `headrace logs`."),
+        ErrorCode.STREAM_BROKEN: _engine(
+            502, "The engine's answer ended before it was complete.", "Retry; operators: `headrace logs`."
+        ),
+        ErrorCode.STREAM_STALLED: _engine(
+            504, "The engine fell silent in the middle of an answer.", "Retry; operators: `headrace logs`."
+        ),
         ErrorCode.CALLER_DISCONNECTED: ErrorSpec(
-            outcome=Outcome.CANCELLED, http_status=499, openai_type="cancelled", fault=Fault.CALLER, may_fail_over=False,
-            retry_after_s=None, title="The caller closed its connection before the answer was complete.",
+            outcome=Outcome.CANCELLED,
+            http_status=499,
+            openai_type="cancelled",
+            fault=Fault.CALLER,
+            may_fail_over=False,
+            retry_after_s=None,
+            title="The caller closed its connection before the answer was complete.",
             remedy="Nothing: it is seen in logs and metrics only.",
         ),
         ErrorCode.DEADLINE_EXCEEDED: ErrorSpec(
-            outcome=Outcome.CANCELLED, http_status=504, openai_type="timeout_error", fault=Fault.CALLER, may_fail_over=False,
-            retry_after_s=None, title="The caller's own deadline (`x-request-timeout`) passed.",
+            outcome=Outcome.CANCELLED,
+            http_status=504,
+            openai_type="timeout_error",
+            fault=Fault.CALLER,
+            may_fail_over=False,
+            retry_after_s=None,
+            title="The caller's own deadline (`x-request-timeout`) passed.",
             remedy="Give more time, or ask for less output.",
         ),
         ErrorCode.INTERNAL_BUG: ErrorSpec(
-            outcome=Outcome.FAILED, http_status=500, openai_type="server_error", fault=Fault.US, may_fail_over=False,
-            retry_after_s=None, title="headrace itself failed.", remedy="Report it with the error id in the message.",
+            outcome=Outcome.FAILED,
+            http_status=500,
+            openai_type="server_error",
+            fault=Fault.US,
+            may_fail_over=False,
+            retry_after_s=None,
+            title="headrace itself failed.",
+            remedy="Report it with the error id in the message.",
         ),
     }
-)  # fmt: skip
+)
 """The one table. Source: docs/decisions/0003-one-error-table.md."""
 
 

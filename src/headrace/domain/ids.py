@@ -18,4 +18,4 @@ PoolName = NewType("PoolName", str)
 """Name of a declared pool."""
 
 EndpointId = NewType("EndpointId", str)
-"""One addressable server: `<pool>/<replica>` for replicas that headrace runs, `<pool>/<host>:<port>` for remote ones."""
+"""One addressable server: `<pool>/<replica>` for our own replicas, `<pool>/<host>:<port>` for remote ones."""

@@ -9,7 +9,7 @@ from headrace.domain.ids import KeyId, TenantId
 
 
 class Scope(StrEnum):
-    """What a key may be used for. A key has exactly one: admin keys cannot infer, inference keys cannot administrate."""
+    """What a key may be used for. A key has exactly one: an admin key cannot infer, an inference key cannot manage."""
 
     INFERENCE = "inference"
     ADMIN = "admin"

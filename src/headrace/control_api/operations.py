@@ -1,0 +1,165 @@
+"""What the control API needs of the running supervisor; declared here by its consumer, implemented by the fleet's
+supervisor, joined in `wiring.py`. The structs are also what `headrace status --json` prints.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from headrace.declaration.model import Declaration
+from headrace.domain.worker import WorkerStatus
+
+
+class PhaseSpan(msgspec.Struct, frozen=True, kw_only=True):
+    """One phase a replica went through, and how long it lasted (so far)."""
+
+    phase: str
+    """ReplicaPhase value."""
+    duration_s: float
+
+
+class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One engine process that headrace runs."""
+
+    endpoint: str
+    pool: str
+    engine: str
+    launch: str
+    """`Launch.description`; empty before the first start."""
+    url: str | None
+    pid: int | None
+    phase: str
+    reason: str
+    """Why it is in this phase, for a person."""
+    since_at: float
+    spans: tuple[PhaseSpan, ...] = ()
+    restarts: int = 0
+    last_lines: tuple[str, ...] = ()
+    """The engine's last words; filled where it failed."""
+
+
+class EndpointSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One endpoint over all gateway workers: counters summed, the worst state shown."""
+
+    endpoint: str
+    pool: str
+    model: str
+    engine: str
+    url: str
+    state: str
+    """EndpointState value."""
+    reason: str
+    since_at: float
+    in_flight: int
+    requests: int
+    failures: int
+
+
+class ModelSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One declared model."""
+
+    model: str
+    pools: tuple[str, ...]
+    endpoints: int
+    ready_endpoints: int
+    context_tokens: int
+    embeddings: bool = False
+    state: str = ""
+    """For a person: "ready", "fetching 41 %", "no endpoint ready", ..."""
+
+
+class GatewayWorkerSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One gateway process."""
+
+    worker: int
+    pid: int | None
+    restarts: int
+    status: WorkerStatus | None
+    """None: it did not answer its supervisor."""
+
+
+class LedgerSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the database is behind the journal (`headrace.ledger.backlog.read_backlog`)."""
+
+    is_running: bool
+    """The projection's process is alive."""
+    waiting_bytes: int
+    """Journal bytes that are not in the database yet."""
+    lag_s: float | None
+    """Age of the oldest record not yet in the database; None: nothing waits."""
+    dropped: int
+    """Records lost to a full or slow disk, over all workers since their start."""
+    rows: int
+    """Rows written since the projection's start."""
+    error: str | None
+    """Why the database cannot be written at the moment."""
+
+
+class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole instance at one moment."""
+
+    schema: str = "headrace.status/1"
+    version: str
+    pid: int
+    started_at: float
+    config_file: str | None
+    """None: the built-in declaration."""
+    inference_url: str
+    control_url: str
+    plan_revision: int
+    is_ready: bool
+    reason: str
+    """What is being waited for, or "ready"."""
+    models: tuple[ModelSummary, ...]
+    replicas: tuple[ReplicaStatus, ...]
+    endpoints: tuple[EndpointSummary, ...]
+    workers: tuple[GatewayWorkerSummary, ...]
+    ledger: LedgerSummary
+
+
+class ReloadReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reload changed, or would change; the same object for `--dry-run` and the real one."""
+
+    schema: str = "headrace.reload/1"
+    ok: bool
+    is_dry_run: bool
+    is_upgrade: bool
+    """The gateway workers were replaced, too."""
+    plan_revision: int
+    """The revision in force after the call."""
+    changes: tuple[str, ...] = ()
+    """One line each, such as "pools.chat.replicas: 1 -> 2"."""
+    needs_restart: tuple[str, ...] = ()
+    """Changed keys that take effect only at the next `headrace up`."""
+    errors: tuple[str, ...] = ()
+    """Why nothing was changed."""
+
+
+class Operations(Protocol):
+    """The supervisor as operators reach it.
+
+    Concurrency: called on the supervisor's event loop; every call is bounded in time by the implementer, answers even
+    while engines load, and survives cancellation by a caller that leaves.
+    """
+
+    def declaration(self) -> Declaration:
+        """The declaration in force."""
+        ...
+
+    async def status(self) -> InstanceStatus: ...
+
+    async def is_ready(self) -> bool:
+        """At least one pool can answer a request now."""
+        ...
+
+    async def reload(self, *, is_dry_run: bool, is_upgrade: bool) -> ReloadReport:
+        """Read the declaration again and adopt it whole, or change nothing; `is_upgrade` also replaces the workers."""
+        ...
+
+    async def metrics_text(self) -> str:
+        """All workers' and the supervisor's own metrics, merged, in Prometheus text format."""
+        ...
+
+    async def keys_changed(self) -> None:
+        """A key was created, revoked or changed: send the new set to the workers now, not at the next poll."""
+        ...

@@ -5,18 +5,18 @@ Pure types; `load.py` reads files, `builtin.py` holds the declaration used when 
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_serializer, model_validator
 
 from headrace.declaration.limits import GatewayLimits
-from headrace.declaration.shape import RESTART, Name, Section
+from headrace.declaration.shape import HIDDEN, PATH, RESTART, SECRET, Name, Section
 from headrace.domain.endpoint import EngineKind
 
 
 class Tls(Section):
     """Server certificate of the gateway; read again when the files change."""
 
-    certificate: str = Field(description="PEM file with the certificate chain.")
-    key: str = Field(description="PEM file with the private key.")
+    certificate: str = Field(description="PEM file with the certificate chain.", json_schema_extra=PATH)
+    key: str = Field(description="PEM file with the private key.", json_schema_extra=PATH)
 
 
 class Cors(Section):
@@ -108,10 +108,16 @@ class EndpointTls(Section):
     """How to trust and authenticate to a remote endpoint over HTTPS."""
 
     ca: str | None = Field(
-        default=None, description="PEM file of the certificate authorities to trust; default: the system's."
+        default=None,
+        description="PEM file of the certificate authorities to trust; default: the system's.",
+        json_schema_extra=PATH,
     )
-    certificate: str | None = Field(default=None, description="PEM file of the client certificate (mutual TLS).")
-    key: str | None = Field(default=None, description="PEM file of the client certificate's key.")
+    certificate: str | None = Field(
+        default=None, description="PEM file of the client certificate (mutual TLS).", json_schema_extra=PATH
+    )
+    key: str | None = Field(
+        default=None, description="PEM file of the client certificate's key.", json_schema_extra=PATH
+    )
     server_name: str | None = Field(
         default=None, description="Name to expect in the certificate; default: the URL's host."
     )
@@ -126,8 +132,19 @@ class EndpointTls(Section):
 class Credentials(Section):
     """What headrace shows to a remote endpoint. Values come from ${env:NAME} or ${file:PATH}."""
 
-    bearer: str | None = Field(default=None, description="Sent as `Authorization: Bearer ...`.")
-    headers: dict[str, str] = Field(default={}, description="Other headers to send, such as api-key.")
+    bearer: str | None = Field(
+        default=None, repr=False, description="Sent as `Authorization: Bearer ...`.", json_schema_extra=SECRET
+    )
+    headers: dict[str, str] = Field(
+        default={}, repr=False, description="Other headers to send, such as api-key.", json_schema_extra=SECRET
+    )
+
+    @field_serializer("bearer", "headers", when_used="json")
+    def _hide(self, value: str | dict[str, str] | None) -> str | dict[str, str] | None:
+        """JSON is for eyes: a plan that needs the secret reads the attribute."""
+        if isinstance(value, dict):
+            return dict.fromkeys(value, HIDDEN)
+        return None if value is None else HIDDEN
 
 
 class Probe(Section):
@@ -229,8 +246,9 @@ class Ledger(Section):
 
     database: str | None = Field(
         default=None,
+        repr=False,
         description="SQLAlchemy URL: postgresql+psycopg://... or sqlite:///PATH; default: SQLite in the state folder.",
-        json_schema_extra=RESTART,
+        json_schema_extra={**RESTART, **SECRET},
     )
     flush_interval_s: float = Field(
         default=1.0, gt=0, le=60, description="Longest time a record is only in memory, seconds."
@@ -249,6 +267,10 @@ class Ledger(Section):
         ge=1048576,
         description="All journal files not yet in the database; over it, new records are dropped and counted.",
     )
+
+    @field_serializer("database", when_used="json")
+    def _hide(self, value: str | None) -> str | None:
+        return None if value is None else HIDDEN
 
 
 class Observability(Section):
@@ -270,7 +292,7 @@ class Declaration(Section):
     version: Literal[1] = Field(default=1, description="Version of this file's format.")
     on_supervisor_loss: Literal["stop", "keep"] = Field(
         default="stop",
-        description="When headrace itself is killed: stop engines and gateway, or keep them for the next start to adopt.",
+        description="When headrace itself is killed: stop engines and gateway, or keep them for the next start.",
         json_schema_extra=RESTART,
     )
     gateway: Gateway = Field(default=Gateway(), description="Where callers connect, and what they may send.")

@@ -9,7 +9,8 @@ from pydantic.config import JsonDict
 class Section(BaseModel):
     """One mapping of headrace.yaml. `Field(description=...)` is the documentation of docs/settings.md.
 
-    A field whose change cannot be applied by a reload carries `json_schema_extra=RESTART`.
+    A field whose change cannot be applied by a reload carries `json_schema_extra=RESTART`, one that holds a secret
+    SECRET, one that names a file PATH.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True)
@@ -17,6 +18,15 @@ class Section(BaseModel):
 
 RESTART: JsonDict = {"x-restart": True}
 """Marks a key whose change needs `headrace down` and `headrace up`."""
+
+SECRET: JsonDict = {"x-secret": True}
+"""Marks a key that holds a secret: only ${env:} or ${file:} in the file, and never shown again."""
+
+PATH: JsonDict = {"x-path": True}
+"""Marks a key that names a file: relative ones are resolved against the declaration's folder."""
+
+HIDDEN = "(hidden)"
+"""What is shown in place of a secret."""
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}$")]
 """Name of a model, pool or tenant: it becomes a metric label and part of ids, so it is short and plain."""

@@ -1,0 +1,116 @@
+"""Ports: find free ones for engines, find out who holds a taken one before anything is started."""
+
+import os
+import socket
+import zlib
+from collections.abc import Collection
+from pathlib import Path
+
+from headrace.domain.operator_error import OperatorError
+
+FIRST_PORT, PORT_SPAN = 7200, 2000
+"""Engine ports: below the kernel's ephemeral range (from 32768), above what operators pick for gateways here."""
+LISTEN_STATE = "0A"
+"""TCP_LISTEN in /proc/net/tcp."""
+
+
+class PortTakenError(OperatorError):
+    """Another process listens where the gateway or the control API should."""
+
+
+def split_address(listen: str) -> tuple[str, int]:
+    """Split HOST:PORT; [::1]:7070 has its brackets taken off."""
+    host, _, port = listen.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def bind_listener(listen: str, *, key: str, is_shared: bool = False) -> socket.socket:
+    """Bind a listening socket; `key` is the setting to name in the error.
+
+    `is_shared` sets SO_REUSEPORT, with which a successor of ours may bind the same address.
+
+    Raises: PortTakenError, OperatorError.
+    """
+    host, port = split_address(listen)
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    except socket.gaierror as error:
+        raise OperatorError(f"{key}: cannot resolve the host of {listen!r}: {error.strerror}") from error
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if is_shared:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.bind(address)
+        listener.listen(4096)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        holder = describe_holder(port)
+        raise PortTakenError(
+            f"{key}: cannot listen on {listen}: {error.strerror}{f'; held by {holder}' if holder else ''}",
+            hint=f"Stop that process, or set {key} in headrace.yaml to another address.",
+        ) from error
+    return listener
+
+
+def is_port_free(host: str, port: int) -> bool:
+    """Whether an engine could listen there now."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except OSError:
+        return False
+    return True
+
+
+def choose_port(host: str, taken: Collection[int], *, seed: str, preferred: int | None = None) -> int:
+    """Choose a free engine port: the preferred one if it is free, else the next after a start that `seed` gives.
+
+    Two instances have different seeds (state folders) and so rarely try the same port at the same moment.
+    """
+    if preferred is not None and preferred not in taken and is_port_free(host, preferred):
+        return preferred
+    start = zlib.crc32(seed.encode()) % PORT_SPAN
+    for offset in range(PORT_SPAN):
+        port = FIRST_PORT + (start + offset) % PORT_SPAN
+        if port not in taken and is_port_free(host, port):
+            return port
+    raise OperatorError(f"no free port for an engine between {FIRST_PORT} and {FIRST_PORT + PORT_SPAN - 1} on {host}")
+
+
+def describe_holder(port: int) -> str:
+    """Name the process that listens on TCP `port`; empty where it cannot be known (another user's process)."""
+    inodes = _listening_inodes(port)
+    for pid in (entry for entry in os.listdir("/proc") if entry.isdigit()):
+        try:
+            links = [os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")]
+        except OSError:
+            continue  # Another user's process, or it has just ended.
+        if any(f"socket:[{inode}]" in links for inode in inodes):
+            return f"pid {pid} ({_command_of(int(pid))})"
+    return "a process of another user" if inodes else ""
+
+
+def _listening_inodes(port: int) -> set[str]:
+    found: set[str] = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            rows = Path(table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for row in rows:
+            fields = row.split()
+            if fields[3] == LISTEN_STATE and int(fields[1].rpartition(":")[2], 16) == port:
+                found.add(fields[9])
+    return found
+
+
+def _command_of(pid: int) -> str:
+    """The start of a command line, without what may be secret in its arguments."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return "?"
+    return " ".join(words[:3])[:80].strip()

@@ -1,0 +1,104 @@
+"""Opening the database for schema and queries (SQLAlchemy). Ingestion uses the drivers directly (`ledger/ingest`)."""
+
+import contextlib
+import sqlite3
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from headrace.database.url import DatabaseError, DatabaseUrl, mask_password, parse_database_url
+
+SQLITE_BUSY_S = 5.0
+"""Longest wait for another writer's lock on the SQLite file."""
+
+CONNECT_S = 5
+"""Longest wait for a PostgreSQL server to accept a connection."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Database:
+    """An opened database.
+
+    Concurrency: safe to share between threads; each `reading` or `writing` has its own connection.
+    """
+
+    url: DatabaseUrl
+    engine: Engine
+
+    @contextlib.contextmanager
+    def reading(self) -> Generator[Connection, None, None]:
+        """A connection for queries.
+
+        Raises: DatabaseError.
+        """
+        with self._translating(), self.engine.connect() as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def writing(self) -> Generator[Connection, None, None]:
+        """A transaction: committed at the end, rolled back on any exception.
+
+        Raises: DatabaseError.
+        """
+        with self._translating(), self.engine.begin() as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self.engine.dispose()
+
+    @contextlib.contextmanager
+    def _translating(self) -> Generator[None, None, None]:
+        try:
+            yield
+        except SQLAlchemyError as error:
+            raise database_error(self.url, error) from error
+
+
+def open_database(url: str | DatabaseUrl) -> Database:
+    """Prepare `url` for use; nothing is connected yet.
+
+    Raises: DatabaseError for a URL that headrace cannot use.
+    """
+    parsed = url if isinstance(url, DatabaseUrl) else parse_database_url(url)
+    if parsed.sqlite_path is not None:
+        parsed.sqlite_path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        engine = create_engine(parsed.text, poolclass=NullPool, connect_args={"timeout": SQLITE_BUSY_S})
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+    else:
+        engine = create_engine(
+            parsed.text,
+            pool_size=2,
+            pool_pre_ping=True,
+            connect_args={"connect_timeout": CONNECT_S},
+            hide_parameters=True,
+        )
+    return Database(url=parsed, engine=engine)
+
+
+def database_error(url: DatabaseUrl, error: Exception) -> DatabaseError:
+    """Say in one line which database refused and why, without its password."""
+    cause = error.__cause__ or error
+    reason = mask_password(" ".join(str(cause).split())) or type(cause).__name__
+    if isinstance(cause, ModuleNotFoundError):
+        reason += '. Install the extra: pip install "headrace[postgres]"'
+    return DatabaseError(f"database {url.shown}: {reason}")
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # we say BEGIN ourselves, so that DDL is transactional, too
+    for pragma in SQLITE_PRAGMAS:
+        connection.execute(pragma)
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN")
+
+
+SQLITE_PRAGMAS = ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=NORMAL", "PRAGMA foreign_keys=ON")
+"""WAL: readers never wait for the writer. NORMAL: a crash of the machine may undo the last transactions, which the
+journal then replays (its files are deleted only after a checkpoint)."""

@@ -1,0 +1,84 @@
+"""Every table headrace keeps. Migrations make them; `tests/unit/database` checks that the two agree.
+
+Times are UTC epoch seconds (DOUBLE PRECISION): the same on SQLite and PostgreSQL, and what the journal holds.
+"""
+
+from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, LargeBinary, MetaData, Table, Text
+
+METADATA = MetaData()
+
+REQUESTS = Table(
+    "requests",
+    METADATA,
+    Column("uid", Text, primary_key=True),
+    Column("request_id", Text, nullable=False),
+    Column("trace_id", Text),
+    Column("received_at", Double, nullable=False),
+    Column("tenant", Text),
+    Column("key_id", Text),
+    Column("dialect", Text),
+    Column("requested_model", Text),
+    Column("pool", Text),
+    Column("endpoint", Text),
+    Column("stream", Boolean, nullable=False),
+    Column("input_tokens", BigInteger),
+    Column("cached_input_tokens", BigInteger),
+    Column("output_tokens", BigInteger),
+    Column("queue_s", Double),
+    Column("ttft_s", Double),
+    Column("tpot_s", Double),
+    Column("e2e_s", Double),
+    Column("outcome", Text, nullable=False),
+    Column("code", Text),
+    Column("http_status", Integer),
+    Column("attempts", Integer, nullable=False),
+    Index("requests_received_at", "received_at"),
+    sqlite_with_rowid=False,
+)
+"""One row per request: the journal's projection, columns in the order of `ledger.record.RECORD_FIELDS`.
+
+Uids sort by time, so without a row id the table is clustered by time and its key costs nothing extra.
+"""
+
+JOURNAL_POSITIONS = Table(
+    "journal_positions",
+    METADATA,
+    Column("segment", Text, primary_key=True),
+    Column("position", BigInteger, nullable=False),
+)
+"""How far each journal file is in `requests`; written in the same transaction as its rows."""
+
+JOURNAL_LOSSES = Table(
+    "journal_losses",
+    METADATA,
+    Column("source", Text, primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("amount", BigInteger, nullable=False),
+    Column("noted_at", Double, nullable=False),
+)
+"""What never became a row. `dropped`: records a writer gave up; `torn`: bytes of broken frames; `refused`: records that
+the database would not store."""
+
+KEYS = Table(
+    "keys",
+    METADATA,
+    Column("key_id", Text, primary_key=True),
+    Column("secret_sha256", LargeBinary, nullable=False),
+    Column("tenant", Text, nullable=False),
+    Column("scope", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("allowed_models", Text),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double),
+    Column("revoked_at", Double),
+    Index("keys_tenant", "tenant"),
+)
+"""API keys without their secrets; `allowed_models` is a JSON array."""
+
+CHANGES = Table(
+    "changes",
+    METADATA,
+    Column("subject", Text, primary_key=True),
+    Column("version", BigInteger, nullable=False),
+)
+"""A number per subject (`keys`) that grows with each change, so that polling for changes is one cheap look-up."""

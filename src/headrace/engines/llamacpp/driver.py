@@ -1,0 +1,240 @@
+"""The llama.cpp driver: a native `llama-server` from PATH where there is one, else the `xllamacpp` package."""
+
+import re
+import shutil
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+
+import msgspec
+
+from headrace.domain.endpoint import EngineKind
+from headrace.domain.errors import ErrorCode
+from headrace.engines.answers import engine_fault, read_error, translate
+from headrace.engines.contract import (
+    Dialect,
+    EngineError,
+    EngineUnavailableError,
+    Launch,
+    ProbeReply,
+    ProbeVerdict,
+    ReplicaSpec,
+)
+from headrace.engines.dialects import OPENAI_OUTPUT_LIMITS, field_table
+from headrace.engines.llamacpp.config import ProcessConfig
+from headrace.engines.llamacpp.gguf_facts import has_pooling
+from headrace.engines.probes import judge
+
+NATIVE_PROGRAM = "llama-server"
+"""Preferred where it is on PATH, since a build for this machine uses its CPU's full instruction set."""
+
+NO_BROWSER_ORIGIN = "https://browsers.invalid"
+"""llama.cpp lets any web page call it unless an origin is named; this one cannot exist."""
+
+_TOO_LONG = (
+    re.compile(r"exceeds? the available context size", re.IGNORECASE),
+    re.compile(r"input is too large to process", re.IGNORECASE),
+)
+"""Source: answers of xllamacpp 2026.10.11549 (tests/captures/llamacpp)."""
+
+DIALECT = Dialect(
+    paths=frozenset({"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/messages"}),
+    fields=field_table(
+        safe=(
+            # sampling
+            "adaptive_decay",
+            "adaptive_target",
+            "dry_allowed_length",
+            "dry_base",
+            "dry_multiplier",
+            "dry_penalty_last_n",
+            "dry_sequence_breakers",
+            "dynatemp_exponent",
+            "dynatemp_range",
+            "ignore_eos",
+            "min_keep",
+            "min_p",
+            "mirostat",
+            "mirostat_eta",
+            "mirostat_tau",
+            "n_probs",
+            "post_sampling_probs",
+            "repeat_last_n",
+            "repeat_penalty",
+            "samplers",
+            "t_max_predict_ms",
+            "top_k",
+            "top_n_sigma",
+            "typical_p",
+            "xtc_probability",
+            "xtc_threshold",
+            # prompt and answer
+            "add_generation_prompt",
+            "chat_template_kwargs",  # only variables of the template; llama.cpp never takes a template from a request
+            "continue_final_message",
+            "n_discard",
+            "n_indent",
+            "n_keep",
+            "parse_tool_calls",
+            "reasoning_budget_tokens",
+            "reasoning_format",
+            "return_tokens",
+            "thinking_budget_tokens",
+            "timings_per_token",
+        ),
+        gated=(
+            "backend_sampling",
+            "chat_template",
+            "grammar",  # a hostile grammar can cost unbounded time; response_format is the bounded way
+            "json_schema",
+            "n_cache_reuse",
+            "reasoning_control",
+            "return_progress",
+            "verbose",  # answers with the whole rendered prompt
+        ),
+        owned=(
+            "cache_prompt",
+            "chat_format",
+            "chat_parser",
+            "generation_prompt",
+            "grammar_lazy",
+            "grammar_triggers",
+            "grammar_type",
+            "id_slot",
+            "input_extra",
+            "lora",
+            "multimodal_data",
+            "n_cmpl",  # another name of n
+            "preserved_tokens",
+            "reasoning_budget_end_tag",
+            "reasoning_budget_end_tags",
+            "reasoning_budget_message",
+            "reasoning_budget_start_tag",
+            "response_fields",  # could leave usage out of the answer
+            "sse_ping_interval",
+        ),
+    ),
+    output_limit_aliases=OPENAI_OUTPUT_LIMITS | {"n_predict"},
+)
+"""Source: `make_llama_cmpl_schema` in ggml-org/llama.cpp tools/server/server-schema.cpp@0177c34, `n_predict` winning
+over `max_completion_tokens` and `max_tokens`; `id_slot` and `input_extra` in server-context.cpp. Fields with which
+llama.cpp's own layers talk to each other (chat_parser, grammar_triggers, preserved_tokens, ...) are owned: values
+that those layers never make are untested there and may end the process."""
+
+
+class LlamacppDriver:
+    """See `contract.Driver`."""
+
+    kind = EngineKind.LLAMACPP
+    dialect = DIALECT
+    ready_path = "/health"
+    """503 `Loading model` until the model is loaded; takes no slot."""
+
+    def read_probe(self, reply: ProbeReply) -> ProbeVerdict:
+        return judge(reply)
+
+    def translate_error(self, status: int, body: bytes) -> EngineError:
+        """See `contract.Driver`; `exceed_context_size_error` carries both numbers."""
+        answer = read_error(status, body)
+        if answer.type == "exceed_context_size_error":
+            return EngineError(
+                code=ErrorCode.CONTEXT_TOO_LONG,
+                message=_too_long_message(answer.number("n_prompt_tokens"), answer.number("n_ctx"), answer.message),
+                param=answer.param,
+            )
+        if answer.status == 404:  # a path; llama.cpp takes any model name
+            return engine_fault(f"llama.cpp does not serve this path: {answer.message}")
+        if answer.status == 501:  # such as embeddings of a pool without `embeddings: true`
+            return EngineError(code=ErrorCode.UNSUPPORTED_PARAMETER, message=answer.message)
+        return translate(answer, too_long=_TOO_LONG, engine="llama.cpp")
+
+    def launch(self, spec: ReplicaSpec) -> Launch:
+        """See `contract.Driver`."""
+        if program := shutil.which(NATIVE_PROGRAM):
+            return _launch_native(program, spec)
+        if find_spec("xllamacpp") is None:
+            raise EngineUnavailableError(
+                f"no llama.cpp here: neither {NATIVE_PROGRAM} on PATH nor the Python package xllamacpp. "
+                "Install one, for example `pip install xllamacpp`"
+            )
+        if spec.extra_args:
+            raise EngineUnavailableError(
+                f"pool {spec.pool}: extra_args {list(spec.extra_args)} need {NATIVE_PROGRAM} on PATH; the embedded "
+                "xllamacpp takes none. Leave them out, or install llama-server"
+            )
+        config = msgspec.json.encode(config_of(spec)).decode()
+        return Launch(
+            argv=(sys.executable, "-m", "headrace.engines.llamacpp.process", "--config", config),
+            env={},
+            description=f"llama.cpp in xllamacpp {_xllamacpp_version()}, {spec.threads} thread(s)",
+        )
+
+
+def config_of(spec: ReplicaSpec) -> ProcessConfig:
+    """Resolve a replica to what the process is told."""
+    return ProcessConfig(
+        model_path=str(spec.model_path),
+        served_model=spec.served_model,
+        host=spec.host,
+        port=spec.port,
+        context_tokens=spec.context_tokens,
+        slots=spec.slots,
+        threads=spec.threads,
+        # an embedding's whole input must fit one step; llama.cpp refuses longer ones
+        batch_tokens=spec.context_tokens if spec.embeddings else min(spec.batch_tokens, spec.context_tokens),
+        slot_dir=str(spec.slot_dir),
+        is_embedding=spec.embeddings,
+        pooling="mean" if spec.embeddings and not has_pooling(spec.model_path) else None,
+        chat_template=spec.chat_template,
+    )
+
+
+def _launch_native(program: str, spec: ReplicaSpec) -> Launch:
+    config = config_of(spec)
+    argv = [
+        program,
+        *("--model", config.model_path),
+        *("--alias", config.served_model),
+        *("--host", config.host),
+        *("--port", str(config.port)),
+        *("--ctx-size", str(config.context_tokens * config.slots)),
+        *("--parallel", str(config.slots)),
+        *("--batch-size", str(config.batch_tokens)),
+        *("--ubatch-size", str(config.batch_tokens)),
+        *("--threads", str(config.threads)),
+        *("--threads-batch", str(config.threads)),
+        *("--slot-save-path", config.slot_dir + "/"),
+        "--metrics",
+        "--no-webui",
+        "--jinja",
+    ]
+    if config.is_embedding:
+        argv.append("--embeddings")
+    if config.pooling is not None:
+        argv += ["--pooling", config.pooling]
+    if config.chat_template is not None:
+        argv += ["--chat-template", config.chat_template]
+    return Launch(
+        argv=(*argv, *spec.extra_args),
+        # as variables, since an older llama-server ignores those it does not know but refuses unknown flags
+        env={
+            "LLAMA_ARG_CACHE_RAM": str(config.prompt_cache_mib),
+            "LLAMA_ARG_CORS_ORIGINS": NO_BROWSER_ORIGIN,
+            "LLAMA_ARG_OFFLINE": "1",
+            "LLAMA_ARG_SSE_PING_INTERVAL": "-1",
+        },
+        description=f"llama.cpp in {program}, {spec.threads} thread(s)",
+    )
+
+
+def _too_long_message(prompt_tokens: int | None, context_tokens: int | None, fallback: str) -> str:
+    if prompt_tokens is None or context_tokens is None:
+        return fallback or "the prompt is longer than the model's context"
+    return f"the prompt has {prompt_tokens} tokens, and the model's context holds {context_tokens}: shorten the prompt"
+
+
+def _xllamacpp_version() -> str:
+    try:
+        return version("xllamacpp")
+    except PackageNotFoundError:
+        return "(unknown version)"

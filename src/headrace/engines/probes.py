@@ -1,0 +1,32 @@
+"""Judging probes: the rules that do not differ between engines."""
+
+from headrace.engines.contract import ProbeReply, ProbeVerdict
+
+
+def judge(reply: ProbeReply) -> ProbeVerdict:
+    """Judge a reply to a readiness path.
+
+    1. No answer in time is BUSY: an engine under full load answers late, and evicting it makes the load worse.
+    2. A refused or broken connection is DEAD: nothing listens.
+    3. 2xx is READY.
+    4. 503 and 429 are LOADING: something listens and says that it is not ready (starting, paused or leaving).
+    5. 401 and 403 are READY: it is alive; that the credentials are wrong shows at the first request.
+    6. Any other status is DEAD: whatever listens there does not serve.
+    """
+    if reply.is_timeout:
+        return ProbeVerdict.BUSY
+    if reply.is_refused or reply.status is None:
+        return ProbeVerdict.DEAD
+    if 200 <= reply.status < 300 or reply.status in (401, 403):
+        return ProbeVerdict.READY
+    if reply.status in (429, 503):
+        return ProbeVerdict.LOADING
+    return ProbeVerdict.DEAD
+
+
+def attach_only(engine: str) -> str:
+    """The message of `launch` for engines that this version does not start."""
+    return (
+        f"this version of headrace attaches to {engine} that already runs and does not start it: give the pool "
+        "endpoints: [URL, ...] instead of replicas"
+    )

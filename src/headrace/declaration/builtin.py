@@ -48,7 +48,7 @@ def attach_declaration(url: str, *, engine: EngineKind | None = None, model: str
     pool = Pool(
         model=name,
         engine=engine or EngineKind.OPENAI,
-        endpoints=(url.rstrip("/"),),
+        endpoints=(url.rstrip("/").removesuffix("/v1").rstrip("/"),),
         served_model=None if name == served else served,
     )
     return Declaration(models={name: Model()}, pools={"default": pool})

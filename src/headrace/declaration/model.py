@@ -174,7 +174,9 @@ class Pool(Section):
         default=None, description="What the engine calls the model; default: the model's name."
     )
     tls: EndpointTls = Field(default=EndpointTls(), description="HTTPS to the endpoints.")
-    credentials: Credentials = Field(default=Credentials(), description="What to show to the endpoints.")
+    credentials: Credentials = Field(
+        default=Credentials(), description="What to show to the endpoints.", json_schema_extra=SECRET
+    )
     embeddings: bool = Field(default=False, description="Serve /v1/embeddings instead of generation.")
     slots: int = Field(default=4, ge=1, le=256, description="Sequences decoded at once by one replica (llama.cpp).")
     threads: int | None = Field(

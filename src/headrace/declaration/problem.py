@@ -63,10 +63,11 @@ def dotted(path: KeyPath) -> str:
 
 
 _URL_LOGIN = re.compile(r"(?<=://)[^/@\s]*@")
+_NAMED_SECRET = re.compile(r"((?:api[-_]?key|token|secret|password|bearer)[=:\s]+)[^\s,]+", re.IGNORECASE)
 
 
 def shown_value(text: str) -> str:
-    """Quote `text` for a message: bounded, on one line, without the login part of a URL."""
-    plain = _URL_LOGIN.sub("(hidden)@", text)
+    """Quote `text` for a message: bounded, on one line, without the login part of a URL or what looks like a secret."""
+    plain = _NAMED_SECRET.sub(r"\1(hidden)", _URL_LOGIN.sub("(hidden)@", text))
     plain = "".join(char if char.isprintable() else " " for char in plain)
     return '"' + (plain if len(plain) <= 80 else plain[:77] + "...") + '"'

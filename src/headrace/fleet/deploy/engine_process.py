@@ -78,9 +78,12 @@ class EngineProcess:
         try_signal(self.state.warden, signal.SIGTERM)
 
     async def kill_after(self, bound_s: float) -> None:
-        """Kill warden and engine unless they have ended by themselves within `bound_s`."""
-        if not await wait_gone_within(self.state.warden, bound_s):
-            kill_session(self.state.warden.pid)
+        """Kill the engine, and then its warden, unless they have ended by themselves within `bound_s`."""
+        warden = self.state.warden
+        if not await wait_gone_within(warden, bound_s):
+            kill_session(warden.pid, but=warden.pid)  # The warden lives on to write the last lines down.
+            if not await wait_gone_within(warden, WARDEN_GRACE_S):
+                kill_session(warden.pid)
 
 
 async def start_engine(launch: Launch, plan: WardenPlan) -> EngineProcess:

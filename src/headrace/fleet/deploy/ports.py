@@ -5,11 +5,14 @@ import socket
 import zlib
 from collections.abc import Collection
 from pathlib import Path
+from typing import NamedTuple
 
 from headrace.domain.operator_error import OperatorError
 
 FIRST_PORT, PORT_SPAN = 7200, 2000
 """Engine ports: below the kernel's ephemeral range (from 32768), above what operators pick for gateways here."""
+BACKLOG = 4096
+"""Connections that wait while a worker is being replaced; the kernel lowers it to net.core.somaxconn."""
 LISTEN_STATE = "0A"
 """TCP_LISTEN in /proc/net/tcp."""
 
@@ -24,10 +27,11 @@ def split_address(listen: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def bind_listener(listen: str, *, key: str, is_shared: bool = False) -> socket.socket:
+def bind_listener(listen: str, *, key: str, own_pids: Collection[int] = ()) -> socket.socket:
     """Bind a listening socket; `key` is the setting to name in the error.
 
-    `is_shared` sets SO_REUSEPORT, with which a successor of ours may bind the same address.
+    It has SO_REUSEPORT, with which a successor of ours can bind beside it; so that two strangers cannot share a port
+    by accident, it is first tried without. `own_pids` may hold it already: gateway workers of an earlier supervisor.
 
     Raises: PortTakenError, OperatorError.
     """
@@ -36,22 +40,33 @@ def bind_listener(listen: str, *, key: str, is_shared: bool = False) -> socket.s
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except socket.gaierror as error:
         raise OperatorError(f"{key}: cannot resolve the host of {listen!r}: {error.strerror}") from error
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind(address)
+    except OSError as error:
+        holder = find_holder(port)
+        if holder is None or holder.pid not in own_pids:
+            raise _port_taken(listen, key, error, holder) from error
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if is_shared:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.bind(address)
-        listener.listen(4096)
+        listener.listen(BACKLOG)
         listener.setblocking(False)
     except OSError as error:
         listener.close()
-        holder = describe_holder(port)
-        raise PortTakenError(
-            f"{key}: cannot listen on {listen}: {error.strerror}{f'; held by {holder}' if holder else ''}",
-            hint=f"Stop that process, or set {key} in headrace.yaml to another address.",
-        ) from error
+        raise _port_taken(listen, key, error, find_holder(port)) from error
     return listener
+
+
+def _port_taken(listen: str, key: str, error: OSError, holder: "PortHolder | None") -> PortTakenError:
+    held = f"; held by {holder}" if holder else ""
+    return PortTakenError(
+        f"{key}: cannot listen on {listen}: {error.strerror}{held}",
+        hint=f"Stop that process, or set {key} in headrace.yaml to another address.",
+    )
 
 
 def is_port_free(host: str, port: int) -> bool:
@@ -80,8 +95,19 @@ def choose_port(host: str, taken: Collection[int], *, seed: str, preferred: int 
     raise OperatorError(f"no free port for an engine between {FIRST_PORT} and {FIRST_PORT + PORT_SPAN - 1} on {host}")
 
 
-def describe_holder(port: int) -> str:
-    """Name the process that listens on TCP `port`; empty where it cannot be known (another user's process)."""
+class PortHolder(NamedTuple):
+    """Who listens on a port."""
+
+    pid: int | None
+    """None: a process of another user."""
+    command: str
+
+    def __str__(self) -> str:
+        return f"pid {self.pid} ({self.command})" if self.pid else self.command
+
+
+def find_holder(port: int) -> PortHolder | None:
+    """Return the process that listens on TCP `port`; None where nobody does."""
     inodes = _listening_inodes(port)
     for pid in (entry for entry in os.listdir("/proc") if entry.isdigit()):
         try:
@@ -89,8 +115,8 @@ def describe_holder(port: int) -> str:
         except OSError:
             continue  # Another user's process, or it has just ended.
         if any(f"socket:[{inode}]" in links for inode in inodes):
-            return f"pid {pid} ({_command_of(int(pid))})"
-    return "a process of another user" if inodes else ""
+            return PortHolder(int(pid), _command_of(int(pid)))
+    return PortHolder(None, "a process of another user") if inodes else None
 
 
 def _listening_inodes(port: int) -> set[str]:

@@ -91,9 +91,11 @@ def try_signal(process: ProcessIdentity, number: int) -> None:
         pass  # Gone between the two lines.
 
 
-def kill_session(session: int) -> None:
-    """Kill everything that a warden or worker has left."""
+def kill_session(session: int, *, but: int | None = None) -> None:
+    """Kill everything that a warden or worker has left, except the process `but`."""
     for pid in session_members(session):
+        if pid == but:
+            continue
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:

@@ -1,0 +1,181 @@
+"""The supervisor's side of one gateway worker: start it on the shared socket, speak domain/worker.py's protocol."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from headrace.domain.worker import (
+    Configure,
+    Drain,
+    ReadMetrics,
+    ReadStatus,
+    SetKeys,
+    WorkerCommand,
+    WorkerReply,
+    WorkerStatus,
+)
+from headrace.fleet.deploy.process_identity import ProcessIdentity
+from headrace.fleet.deploy.process_watch import spawn, try_signal, wait_gone, wait_gone_within
+from headrace.fleet.deploy.rotated_log import RotatedLog
+from headrace.settings import Settings
+
+CONNECT_S = 30.0
+"""Bound for a worker to open its socket: an interpreter's start with uvloop, with room for a busy machine."""
+REPLY_S = 10.0
+"""Bound for one command; a worker answers from its event loop at once."""
+LINE_BYTES = 64 << 20
+"""Longest reply line; metrics text of a large fleet is far below."""
+GATEWAY_MODULE = ("-m", "headrace.gateway")
+
+
+class WorkerLostError(Exception):
+    """The worker did not answer: it ended, or its socket is not there."""
+
+
+class WorkerProcess:
+    """One gateway process.
+
+    Concurrency: one owner on the event loop; commands are sent one after the other.
+    """
+
+    def __init__(self, serial: int, socket_path: Path, process: ProcessIdentity | None) -> None:
+        self.serial = serial
+        self.process = process
+        """None only for a worker of an earlier supervisor that has not told its pid yet."""
+        self.is_draining = False
+        self._socket_path = socket_path
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._turn = asyncio.Lock()
+        self._connecting = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return f"WorkerProcess(serial={self.serial}, pid={self.pid}, draining={self.is_draining})"
+
+    @property
+    def pid(self) -> int | None:
+        return self.process.pid if self.process else None
+
+    async def connect(self, bound_s: float = CONNECT_S) -> None:
+        """Open the worker's socket, waiting until it is there.
+
+        Raises: WorkerLostError.
+        """
+        loop = asyncio.get_running_loop()
+        end_mono_s = loop.time() + bound_s
+        while True:
+            try:
+                self._reader, self._writer = await asyncio.open_unix_connection(self._socket_path, limit=LINE_BYTES)
+                return
+            except OSError as error:
+                is_gone = self.process is not None and not self.process.is_alive
+                if is_gone or loop.time() >= end_mono_s:
+                    why = "it ended" if is_gone else f"no answer on its socket: {error.strerror}"
+                    raise WorkerLostError(f"gateway worker {self.serial} did not start: {why}") from error
+            await asyncio.sleep(0.02)
+
+    async def call(self, command: WorkerCommand, bound_s: float = REPLY_S) -> WorkerReply:
+        """Send one command and return the answer.
+
+        Raises: WorkerLostError.
+        """
+        async with self._turn:
+            reader, writer = self._reader, self._writer
+            if reader is None or writer is None:
+                raise WorkerLostError(f"gateway worker {self.serial} is not connected")
+            try:
+                async with asyncio.timeout(bound_s):
+                    writer.write(msgspec.json.encode(command) + b"\n")
+                    await writer.drain()
+                    line = await reader.readline()
+                return msgspec.json.decode(line, type=WorkerReply)
+            except (OSError, TimeoutError, ValueError, msgspec.DecodeError) as error:
+                self.close()  # A late answer must not be taken for the next command's.
+                raise WorkerLostError(f"gateway worker {self.serial} did not answer: {error!r}") from error
+            except asyncio.CancelledError:
+                self.close()
+                raise
+
+    async def configure(self, plan: msgspec.Raw) -> WorkerReply:
+        return await self.call(Configure(plan=plan))
+
+    async def set_keys(self, command: SetKeys) -> WorkerReply:
+        return await self.call(command)
+
+    async def read_status(self) -> WorkerStatus | None:
+        """Return the worker's own view; None where it does not answer."""
+        try:
+            reply = await self._ask(ReadStatus())
+            return msgspec.json.decode(reply.text, type=WorkerStatus) if reply.ok else None
+        except (WorkerLostError, msgspec.DecodeError):
+            return None
+
+    async def read_metrics(self) -> str:
+        """Return its metrics; empty where it does not answer."""
+        try:
+            return (await self._ask(ReadMetrics())).text
+        except WorkerLostError:
+            return ""
+
+    async def drain(self, bound_s: float) -> None:
+        """Ask it to finish what is in flight and exit; a worker that cannot be asked gets SIGTERM."""
+        self.is_draining = True
+        try:
+            await self._ask(Drain(bound_s=bound_s))
+        except WorkerLostError:
+            if self.process:
+                try_signal(self.process, signal.SIGTERM)
+
+    async def end_within(self, bound_s: float) -> bool:
+        """Wait for its exit, then kill it; False where it had to be killed."""
+        if self.process is None:
+            return True
+        is_gone = await wait_gone_within(self.process, bound_s)
+        if not is_gone:
+            try_signal(self.process, signal.SIGKILL)
+            await wait_gone(self.process)
+        self.close()
+        return is_gone
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+        self._reader = self._writer = None
+
+    async def _ask(self, command: WorkerCommand) -> WorkerReply:
+        """Call, after reconnecting where the connection was lost before."""
+        async with self._connecting:
+            if self._writer is None:
+                await self.connect(bound_s=2.0)
+        return await self.call(command)
+
+
+def start_worker(
+    settings: Settings, serial: int, listen_fd: int, supervisor_pid: int, *, module: Sequence[str] = GATEWAY_MODULE
+) -> WorkerProcess:
+    """Start gateway worker number `serial`. What it prints (which is nothing, but for a bug) goes to its own file."""
+    socket_path = settings.worker_socket(serial)
+    socket_path.unlink(missing_ok=True)
+    argv = [sys.executable, *module, "--worker", str(serial), "--listen-fd", str(listen_fd)]
+    env = {**os.environ, "HEADRACE_STATE_DIR": str(settings.state_dir), "HEADRACE_CACHE_DIR": str(settings.cache_dir)}
+    output = os.open(settings.log_dir / "gateway.err", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.set_inheritable(listen_fd, True)
+        process = spawn([*argv, "--supervisor-pid", str(supervisor_pid)], env=env, output=output, pass_fds=(listen_fd,))
+    finally:
+        os.close(output)
+    return WorkerProcess(serial, socket_path, process)
+
+
+def trim_output(settings: Settings, limit_bytes: int, keep_files: int) -> None:
+    """Rotate what workers printed, before the next one starts."""
+    path = settings.log_dir / "gateway.err"
+    if path.exists() and path.stat().st_size > limit_bytes:
+        log = RotatedLog(path, limit_bytes=limit_bytes, keep_files=keep_files)
+        log.write(b"\n")
+        log.close()

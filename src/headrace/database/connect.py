@@ -64,20 +64,26 @@ def open_database(url: str | DatabaseUrl) -> Database:
     Raises: DatabaseError for a URL that headrace cannot use.
     """
     parsed = url if isinstance(url, DatabaseUrl) else parse_database_url(url)
-    if parsed.sqlite_path is not None:
-        parsed.sqlite_path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        engine = create_engine(parsed.text, poolclass=NullPool, connect_args={"timeout": SQLITE_BUSY_S})
-        event.listen(engine, "connect", _prepare_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
-    else:
-        engine = create_engine(
-            parsed.text,
-            pool_size=2,
-            pool_pre_ping=True,
-            connect_args={"connect_timeout": CONNECT_S},
-            hide_parameters=True,
-        )
+    try:
+        engine = _sqlite_engine(parsed) if parsed.is_sqlite else _postgres_engine(parsed)
+    except (ImportError, OSError) as error:
+        raise database_error(parsed, error) from error
     return Database(url=parsed, engine=engine)
+
+
+def _sqlite_engine(url: DatabaseUrl) -> Engine:
+    if url.sqlite_path is not None:
+        url.sqlite_path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    engine = create_engine(url.text, poolclass=NullPool, connect_args={"timeout": SQLITE_BUSY_S}, hide_parameters=True)
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _postgres_engine(url: DatabaseUrl) -> Engine:
+    return create_engine(
+        url.text, pool_size=2, pool_pre_ping=True, connect_args={"connect_timeout": CONNECT_S}, hide_parameters=True
+    )
 
 
 def database_error(url: DatabaseUrl, error: Exception) -> DatabaseError:

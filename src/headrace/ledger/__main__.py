@@ -1,0 +1,10 @@
+"""`python -m headrace.ledger JOURNAL_DIR BACKLOG_FILE`: the projection's process (`process.projector_launch`)."""
+
+import os
+import sys
+from pathlib import Path
+
+from headrace.ledger.process import DATABASE_VARIABLE, run_projector
+
+if __name__ == "__main__":
+    run_projector(Path(sys.argv[1]), Path(sys.argv[2]), os.environ.pop(DATABASE_VARIABLE))

@@ -1,0 +1,102 @@
+"""Ingestion into SQLite with the standard library's driver: 3.5 microseconds a row (measured; see tests/drill)."""
+
+import contextlib
+import sqlite3
+from itertools import chain
+from pathlib import Path
+
+from headrace.database.connect import SQLITE_BUSY_S, SQLITE_PRAGMAS
+from headrace.ledger.ingest.contract import Batch, BatchRefusedError, DatabaseUnavailableError, Row, list_losses
+from headrace.ledger.record import RECORD_FIELDS
+from headrace.ledger.segment import writer_of
+
+_ROW = "(" + ",".join("?" * len(RECORD_FIELDS)) + ")"
+_GROUP = 32
+"""Rows in one statement. Source: measured on 300,000 rows: 1 row 4.2, 10 rows 3.6, 40 rows 3.4 microseconds a row."""
+
+_TEMPLATE = f"INSERT INTO requests ({','.join(RECORD_FIELDS)}) VALUES {{rows}} ON CONFLICT (uid) DO NOTHING"  # noqa: S608
+_INSERT_ONE = _TEMPLATE.format(rows=_ROW)
+_INSERT_GROUP = _TEMPLATE.format(rows=",".join([_ROW] * _GROUP))
+_INSERT_LOSS = (
+    "INSERT INTO journal_losses (source, kind, amount, noted_at) VALUES (?, ?, ?, ?) "
+    "ON CONFLICT (source, kind) DO UPDATE SET noted_at = excluded.noted_at, amount = CASE excluded.kind "
+    "WHEN 'dropped' THEN excluded.amount ELSE journal_losses.amount + excluded.amount END"
+)
+_SET_POSITION = (
+    "INSERT INTO journal_positions (segment, position) VALUES (?, ?) "
+    "ON CONFLICT (segment) DO UPDATE SET position = excluded.position"
+)
+
+
+class SqliteIngest:
+    """Fulfils `contract.Ingest`."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises: DatabaseUnavailableError."""
+        try:
+            self._connection = sqlite3.connect(path, timeout=SQLITE_BUSY_S, isolation_level=None)
+            for pragma in SQLITE_PRAGMAS:
+                self._connection.execute(pragma)
+        except sqlite3.Error as error:
+            raise DatabaseUnavailableError(str(error)) from error
+
+    def read_positions(self) -> dict[str, int]:
+        try:
+            return dict(self._connection.execute("SELECT segment, position FROM journal_positions").fetchall())
+        except sqlite3.Error as error:
+            raise DatabaseUnavailableError(str(error)) from error
+
+    def write(self, batch: Batch) -> int:
+        cursor = self._connection.cursor()
+        try:
+            cursor.execute("BEGIN IMMEDIATE")
+            written = _insert(cursor, batch.rows)
+            source = writer_of(batch.segment)
+            for loss in list_losses(batch, source):
+                cursor.execute(_INSERT_LOSS, loss)
+            cursor.execute(_SET_POSITION, (batch.segment, batch.position))
+            cursor.execute("COMMIT")
+        except (sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError, OverflowError) as error:
+            self._roll_back()
+            raise BatchRefusedError(str(error)) from error
+        except sqlite3.Error as error:
+            self._roll_back()
+            raise DatabaseUnavailableError(str(error)) from error
+        return written
+
+    def make_durable(self) -> bool:
+        try:
+            busy, in_log, copied = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        except sqlite3.Error as error:
+            raise DatabaseUnavailableError(str(error)) from error
+        return not busy and in_log == copied
+
+    def forget(self, segments: list[str]) -> None:
+        try:
+            self._connection.executemany(
+                "DELETE FROM journal_positions WHERE segment = ?", [(name,) for name in segments]
+            )
+        except sqlite3.Error as error:
+            raise DatabaseUnavailableError(str(error)) from error
+
+    def close(self) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.close()
+
+    def _roll_back(self) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.execute("ROLLBACK")
+
+
+def _insert(cursor: sqlite3.Cursor, rows: list[Row]) -> int:
+    whole = len(rows) - len(rows) % _GROUP
+    written = 0
+    if whole:
+        cursor.executemany(
+            _INSERT_GROUP, [list(chain.from_iterable(rows[at : at + _GROUP])) for at in range(0, whole, _GROUP)]
+        )
+        written += cursor.rowcount
+    if whole < len(rows):
+        cursor.executemany(_INSERT_ONE, rows[whole:])
+        written += cursor.rowcount
+    return written

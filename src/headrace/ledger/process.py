@@ -1,0 +1,98 @@
+"""How the supervisor starts the projection's process, and the loop that runs in it."""
+
+import fcntl
+import os
+import signal
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from headrace.database.migrate import migrate
+from headrace.database.url import DatabaseError, DatabaseUrl, parse_database_url
+from headrace.domain.clock import SystemClock
+from headrace.ledger.backlog import write_backlog
+from headrace.ledger.ingest.contract import DatabaseUnavailableError, Ingest
+from headrace.ledger.ingest.sqlite import SqliteIngest
+from headrace.ledger.projector import Progress, Projector
+
+DATABASE_VARIABLE = "HEADRACE_LEDGER_DATABASE"
+"""Environment variable that carries the URL: it may hold a password, which a command line would show to everybody."""
+
+PASS_INTERVAL_S = 0.5
+BACKOFF_MAX_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectorLaunch:
+    """Command line and added environment of the projection's process."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+
+
+def projector_launch(journal_dir: Path, backlog_file: Path, database_url: str) -> ProjectorLaunch:
+    """How to start the projection. It ends with SIGTERM after a last pass, and by itself when its parent is gone."""
+    return ProjectorLaunch(
+        argv=(sys.executable, "-m", "headrace.ledger", str(journal_dir), str(backlog_file)),
+        env={DATABASE_VARIABLE: database_url},
+    )
+
+
+def open_ingest(url: DatabaseUrl) -> Ingest:
+    """Connect to `url`, bringing its schema up to date first.
+
+    Raises: DatabaseUnavailableError.
+    """
+    try:
+        migrate(url)
+    except DatabaseError as error:
+        raise DatabaseUnavailableError(str(error)) from error
+    if url.sqlite_path is not None:
+        return SqliteIngest(url.sqlite_path)
+    from headrace.ledger.ingest.postgres import PostgresIngest  # psycopg is an extra
+
+    return PostgresIngest(url)
+
+
+def run_projector(journal_dir: Path, backlog_file: Path, database_url: str) -> None:
+    """Project until SIGTERM, SIGINT or the parent's end; waits while another process projects the same journal."""
+    stopping = threading.Event()
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)
+    url = parse_database_url(database_url)
+    parent = os.getppid()
+    journal_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with open(journal_dir / ".projector.lock", "ab") as lock:
+        while not _try_lock(lock.fileno()):
+            if stopping.wait(PASS_INTERVAL_S) or os.getppid() != parent:
+                return
+        projector = Projector(journal_dir, lambda: open_ingest(url), SystemClock())
+        _loop(projector, backlog_file, stopping, parent)
+        projector.close()
+
+
+def _loop(projector: Projector, backlog_file: Path, stopping: threading.Event, parent: int) -> None:
+    pause_s = PASS_INTERVAL_S
+    while True:
+        is_last = stopping.is_set() or os.getppid() != parent
+        progress = projector.project()
+        write_backlog(backlog_file, projector.measure_backlog())
+        if is_last:
+            return
+        pause_s = min(2 * pause_s, BACKOFF_MAX_S) if progress is Progress.BLOCKED else PASS_INTERVAL_S
+        if progress is not Progress.MORE:
+            stopping.wait(pause_s)
+
+
+def _try_lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -42,6 +42,7 @@ class PoolPlan(msgspec.Struct, frozen=True, kw_only=True):
     tls_server_name: str | None
     connect_timeout_s: float
     first_token_timeout_s: float
+    answer_timeout_s: float
     stall_timeout_s: float
     probe_interval_s: float
     probe_timeout_s: float
@@ -169,6 +170,7 @@ def _pool_plan(name: str, pool: Pool, endpoints: tuple[EndpointAddress, ...]) ->
         tls_server_name=pool.tls.server_name,
         connect_timeout_s=pool.connect_timeout_s,
         first_token_timeout_s=pool.first_token_timeout_s,
+        answer_timeout_s=pool.answer_timeout_s,
         stall_timeout_s=pool.stall_timeout_s,
         probe_interval_s=pool.probe.interval_s,
         probe_timeout_s=pool.probe.timeout_s,

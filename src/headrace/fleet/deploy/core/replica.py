@@ -193,7 +193,6 @@ class ReplicaLife:
     _kill_reason: str = ""
     _is_restarting: bool = False
     _is_stopping: bool = False
-    _is_process_alive: bool = False
 
     def begin(self) -> list[Command]:
         """Start the first life, or the next."""
@@ -211,7 +210,6 @@ class ReplicaLife:
             case RestartRequested():
                 return self._restart()
             case ProcessEnded(reason, lines):
-                self._is_process_alive = False
                 return self._end(reason, lines, jitter_ratio)
             case StartFailed(message):
                 return self._end(message, (), jitter_ratio)
@@ -251,7 +249,6 @@ class ReplicaLife:
     def _state_loading(self, event: Event) -> list[Command]:
         match event:
             case ProcessStarted(is_adopted):
-                self._is_process_alive = True
                 self.reason = "adopted from an earlier supervisor" if is_adopted else "loading the model"
                 return [ProbeEngine(0.0)]
             case ProbeAnswered(ProbeVerdict.READY):

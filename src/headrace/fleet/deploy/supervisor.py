@@ -1,0 +1,246 @@
+"""The supervisor: keeps replicas and gateway workers as declared, tells the gateway what exists, reloads, stops.
+
+Composed in `wiring`; reached through the control API and signals. The story of one life: `run`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from structlog.typing import FilteringBoundLogger
+
+from headrace.declaration.diff import diff
+from headrace.declaration.gateway_plan import GatewayPlan, compile_gateway_plan
+from headrace.declaration.load import Loaded
+from headrace.declaration.model import Declaration
+from headrace.domain.endpoint import ReplicaPhase
+from headrace.domain.operator_error import OperatorError
+from headrace.domain.tenant import KeyRecord
+from headrace.fleet.deploy.gateway_workers import GatewayWorkers
+from headrace.fleet.deploy.predecessors import find_predecessors
+from headrace.fleet.deploy.replica_fleet import ReplicaFleet
+
+KEYS_POLL_S = 0.5
+"""A key that another process revoked is refused everywhere within a second."""
+ADOPTION_S = 15.0
+"""Bound for adopted engines to be found ready before fresh gateway workers take over from their predecessors."""
+
+
+class RunEnd(StrEnum):
+    """Why `run` has returned."""
+
+    STOPPED = "stopped"
+    UPGRADE = "upgrade"
+    """Engines and gateway workers still run: the same process is to execute the newly installed program."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReloadOutcome:
+    """What a reload changed, or would change, or why it changed nothing."""
+
+    is_ok: bool
+    changes: tuple[str, ...] = ()
+    needs_restart: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Supervisor:
+    """One instance's supervisor.
+
+    Concurrency: one event loop; `_change` serialises plans and reloads.
+    """
+
+    loaded: Loaded
+    fleet: ReplicaFleet
+    gateway: GatewayWorkers
+    load: Callable[[], Loaded]
+    """Read the declaration again. Raises: OperatorError."""
+    read_keys: Callable[[], Awaitable[Sequence[KeyRecord]]]
+    """Every key that may be used now. Raises: OperatorError where the store cannot be read at the moment."""
+    on_adopted: Callable[[Loaded], None]
+    """Called when a declaration has come into force."""
+    log: FilteringBoundLogger
+    revision: int = 0
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _stop: asyncio.Event = field(default_factory=asyncio.Event)
+    _hurry: asyncio.Event = field(default_factory=asyncio.Event)
+    _upgrade: asyncio.Event = field(default_factory=asyncio.Event)
+    _is_up: asyncio.Event = field(default_factory=asyncio.Event)
+    _change: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _keys: tuple[KeyRecord, ...] | None = None
+    _failure: OperatorError | None = None
+
+    @property
+    def declaration(self) -> Declaration:
+        return self.loaded.declaration
+
+    def note_change(self) -> None:
+        """A replica changed its phase: the gateway's endpoints may have changed."""
+        self._changed.set()
+
+    def request_stop(self) -> None:
+        """Stop everything; asked again, hurry."""
+        if self._stop.is_set():
+            self._hurry.set()
+        self._stop.set()
+
+    async def run(self) -> RunEnd:
+        """Boot, serve, and stop when asked to.
+
+        Raises: OperatorError where the gateway does not start; nothing is left running then.
+        """
+        running = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            fleet = group.create_task(self.fleet.run(running))
+            await running.wait()
+            life = group.create_task(self._live())
+            ends = [group.create_task(event.wait()) for event in (self._stop, self._upgrade)]
+            await asyncio.wait([life, *ends], return_when=asyncio.FIRST_COMPLETED)
+            is_upgrade = self._upgrade.is_set() and not self._stop.is_set() and not life.done()
+            for task in (life, *ends):
+                task.cancel()
+            await asyncio.wait([life])
+            if not is_upgrade:
+                await self._shut_down(group)
+            fleet.cancel()
+        if self._failure is not None:
+            raise self._failure
+        return RunEnd.UPGRADE if is_upgrade else RunEnd.STOPPED
+
+    async def wait_up(self) -> None:
+        """Return once the gateway serves (engines may still load)."""
+        await self._is_up.wait()
+
+    async def wait_idle(self, endpoint: str, bound_s: float) -> None:
+        """Return once the gateway sends nothing more to a draining endpoint and has nothing in flight there."""
+        await self.publish()
+        await self.gateway.wait_idle(endpoint, bound_s)
+
+    async def publish(self) -> None:
+        """Give the workers the endpoints that exist now, if they have others."""
+        async with self._change:
+            plan = self._compile(self.declaration)
+            if self.gateway.plan is None or _is_same(plan, self.gateway.plan):
+                return
+            self.revision = plan.revision
+            refusal = await self.gateway.configure(plan)
+            if refusal:
+                self.log.error("gateway refused the endpoints", reason=refusal)
+
+    async def refresh_keys(self) -> None:
+        """Read the keys, and give them to the workers if they changed."""
+        try:
+            keys = tuple(await self.read_keys())
+        except OperatorError as error:
+            self.log.warning("keys cannot be read; the last known ones stay in force", reason=error.message)
+            return
+        if keys != self._keys:
+            self._keys = keys
+            await self.gateway.set_keys(keys)
+
+    async def reload(self, *, is_dry_run: bool) -> ReloadOutcome:
+        """Adopt the declaration's present text whole, or change nothing.
+
+        The gateway's workers adopt the rules first; a refusal by one of them puts the old rules back everywhere. Then
+        replicas follow: changed ones are started beside the old ones, which drain when the new ones are ready.
+        """
+        async with self._change:
+            try:
+                loaded = self.load()
+                changes = diff(self.declaration, loaded.declaration)
+                self.fleet.check(loaded.declaration)
+            except OperatorError as error:
+                return ReloadOutcome(is_ok=False, errors=(str(error),))
+            texts = tuple(str(change) for change in changes)
+            restarts = tuple(change.path for change in changes if change.needs_restart)
+            if restarts:
+                error_text = (
+                    f"{', '.join(restarts)}: only `headrace down` and `headrace up` can change this; nothing done"
+                )
+                return ReloadOutcome(is_ok=False, changes=texts, needs_restart=restarts, errors=(error_text,))
+            if is_dry_run or not changes:
+                return ReloadOutcome(is_ok=True, changes=texts)
+            plan = self._compile(loaded.declaration)
+            self.revision = plan.revision
+            refusal = await self.gateway.configure(plan)
+            if refusal:
+                return ReloadOutcome(is_ok=False, changes=texts, errors=(f"the gateway refused it: {refusal}",))
+            self.loaded = loaded
+            self.on_adopted(loaded)
+            self.fleet.adopt_declaration(loaded.declaration)
+            self.log.info("declaration reloaded", changes=len(texts), plan_revision=self.revision)
+        self._changed.set()
+        return ReloadOutcome(is_ok=True, changes=texts)
+
+    def request_upgrade(self) -> None:
+        """Leave `run` with everything still running, for the newly installed program to take over."""
+        self._upgrade.set()
+
+    async def _live(self) -> None:
+        """Start everything and keep it going; a failure that an operator can mend ends it."""
+        try:
+            await self._boot()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._publish_changes())
+                group.create_task(self.gateway.run(lambda: self.declaration.gateway.drain_s))
+                group.create_task(self._poll_keys())
+        except OperatorError as error:
+            self._failure = error
+
+    async def _boot(self) -> None:
+        self._keys = tuple(await self.read_keys())
+        predecessors = find_predecessors(self.gateway.settings)
+        self.fleet.adopt_declaration(self.declaration)
+        if predecessors:
+            self.log.info("gateway workers of an earlier supervisor found", count=len(predecessors))
+            await self._await_adopted()
+        plan = self._compile(self.declaration)
+        self.revision = plan.revision
+        await self.gateway.start(plan, self._keys)
+        self._is_up.set()
+        self._changed.set()
+
+    async def _await_adopted(self) -> None:
+        """Wait until what is adopted has answered: a fresh worker must not refuse what its predecessor would serve."""
+        runners = list(self.fleet.runners.values())
+        settled = (ReplicaPhase.READY, ReplicaPhase.BACKING_OFF, ReplicaPhase.CRASH_LOOP, ReplicaPhase.STOPPED)
+        try:
+            async with asyncio.timeout(ADOPTION_S):
+                await asyncio.gather(*(runner.wait_for(*settled) for runner in runners))
+        except TimeoutError:
+            self.log.warning("adopted engines are not all ready; going on")
+
+    async def _publish_changes(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            await self.publish()
+
+    async def _poll_keys(self) -> None:
+        while True:
+            await asyncio.sleep(KEYS_POLL_S)
+            await self.refresh_keys()
+
+    async def _shut_down(self, group: asyncio.TaskGroup) -> None:
+        """Gateway first, so that no request meets an engine that is going; then engines. Nothing is left."""
+        hurrying = group.create_task(self._hurry_up())
+        self.log.info("stopping", drain_s=self.declaration.gateway.drain_s)
+        await self.gateway.stop(self.declaration.gateway.drain_s)
+        await self.fleet.stop(is_hurried=self._hurry.is_set())
+        hurrying.cancel()
+        self.log.info("stopped")
+
+    async def _hurry_up(self) -> None:
+        await self._hurry.wait()
+        self.log.info("hurrying")
+        self.gateway.kill()
+        await self.fleet.stop(is_hurried=True)
+
+    def _compile(self, declaration: Declaration) -> GatewayPlan:
+        return compile_gateway_plan(declaration, self.fleet.endpoints(declaration), revision=self.revision + 1)
+
+
+def _is_same(one: GatewayPlan, other: GatewayPlan) -> bool:
+    return one.pools == other.pools

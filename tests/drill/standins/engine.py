@@ -1,0 +1,63 @@
+"""A tiny real engine process for drills: loads for a while, answers, leaves children behind, dies when told.
+
+Speaks enough of llama-server's command line to be found as `llama-server` on PATH. Its behaviour comes from the
+environment: STANDIN_LOAD_S, STANDIN_DIE (exit status at start), STANDIN_CHILD (starts `sleep SECONDS` twice, once
+in a session of its own),
+STANDIN_STUBBORN (ignores SIGTERM).
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+STARTED = time.monotonic()
+LOAD_S = float(os.environ.get("STANDIN_LOAD_S", "0"))
+
+
+class Answers(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        is_loading = time.monotonic() - STARTED < LOAD_S
+        self._reply(503 if is_loading else 200, {"status": "loading" if is_loading else "ok"})
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        time.sleep(float(body.get("metadata", {}).get("sleep_s", 0)))
+        choice = {"index": 0, "message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"}
+        usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+        self._reply(200, {"id": "1", "object": "chat.completion", "choices": [choice], "usage": usage})
+
+    def _reply(self, status, document):
+        content = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_):
+        pass
+
+
+def main():
+    words = sys.argv
+    print("standin: loading", words[words.index("--alias") + 1] if "--alias" in words else "", flush=True)
+    if status := os.environ.get("STANDIN_DIE"):
+        print("standin: out of memory while allocating the KV cache", file=sys.stderr, flush=True)
+        sys.exit(int(status))
+    if seconds := os.environ.get("STANDIN_CHILD"):
+        for is_own_session in (False, True):
+            subprocess.Popen(["sleep", seconds], start_new_session=is_own_session)
+    if os.environ.get("STANDIN_STUBBORN"):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        print("standin: stubborn", flush=True)
+    ThreadingHTTPServer(("127.0.0.1", int(words[words.index("--port") + 1])), Answers).serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -27,8 +27,11 @@ def draw(run: Run, path: Path) -> None:
     kinds = [kind for kind in run.measured if kind not in ("direct", "litellm")]
     for axis, (title, measure) in zip(axes, panels, strict=False):
         _bars(axis, title, kinds, [_spread(run, measure, kind) for kind in kinds])
-    _bars(axes[3], "memory, all processes, peak (MiB)", kinds, [_memory(run, kind) for kind in kinds])
-    figure.suptitle(f"Lower is better. {run.machine.processor}, {run.rounds} rounds, {run.at}", fontsize=10)
+    _bars(axes[3], "memory, all processes, peak by scenario (MiB)", kinds, [_memory(run, kind) for kind in kinds])
+    figure.suptitle(
+        f"Lower is better. {run.machine.processor}, {run.rounds} round{'s' if run.rounds != 1 else ''}, {run.at}",
+        fontsize=10,
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110, metadata={"Software": None})
 

@@ -108,7 +108,8 @@ def _goals(run: Run) -> str:
         goal = "-" if measure.goal is None else f"at most {measure.goal:g}"
         is_met = "-" if measure.goal is None else "yes" if mine.median <= best[1].median * measure.goal else "**no**"
         lines.append(
-            f"| {measure.name} | {mine.median:.3g} {measure.unit} | {best[1].median:.3g} {measure.unit} ({best[0]}) | "
+            f"| {measure.name} | {_number(mine.median)} {measure.unit} | "
+            f"{_number(best[1].median)} {measure.unit} ({best[0]}) | "
             f"{_ratio(ratio)} | {goal} | {is_met} |"
         )
     return "\n".join(lines)
@@ -182,10 +183,15 @@ def _name(run: Run, kind: str) -> str:
 
 
 def _cell(value: Spread) -> str:
-    return f"{value.median:.3g} ({value.low:.3g}-{value.high:.3g})" if value.samples > 1 else f"{value.median:.3g}"
+    middle = _number(value.median)
+    return f"{middle} ({_number(value.low)} to {_number(value.high)})" if value.samples > 1 else middle
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def _ratio(value: Spread | None) -> str:
     if value is None:
         return "-"
-    return f"{value.median:.2f} ({value.low:.2f}-{value.high:.2f})" if value.samples > 1 else f"{value.median:.2f}"
+    return f"{value.median:.2f} ({value.low:.2f} to {value.high:.2f})" if value.samples > 1 else f"{value.median:.2f}"

@@ -15,7 +15,7 @@ IMPORT_S = 180.0
 class LiteLlmTarget:
     kind = "litellm"
     title = "LiteLLM proxy"
-    set_up = "master key checked, one deployment per mock engine, no database"
+    set_up = "master key checked, one deployment per mock engine, no database; 100 streams where others carry 500"
     is_rust_peer = False
     is_slow = True
 

@@ -48,5 +48,11 @@ def check(config: ConfigOption = None, is_elsewhere: ElsewhereOption = False, as
 
 def _text(path: Path | None, problems: tuple[Problem, ...], errors: int) -> str:
     name = BUILTIN_NAME if path is None else str(path)
-    counts = f"{errors} error{'' if errors == 1 else 's'}, {len(problems) - errors} warning(s)"
-    return "\n".join([*map(str, problems), f"{name}: {counts}" if problems else f"{name}: nothing to complain about"])
+    if not problems:
+        return f"{name}: nothing to complain about"
+    counts = f"{_counted(errors, 'error')}, {_counted(len(problems) - errors, 'warning')}"
+    return "\n".join([*map(str, problems), f"{name}: {counts}"])
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -227,20 +227,21 @@ def _tenants(declaration: Declaration, names: frozenset[str]) -> Iterator[Findin
                 yield _warning((*path, "limits", key), "0 refuses every request of this tenant")
 
 
-DATABASE_SCHEMES = ("sqlite", "postgresql+psycopg")
+DATABASE_SCHEMES = ("sqlite", "sqlite+pysqlite", "postgresql+psycopg", "postgresql", "postgres")
 
 
 def _ledger(declaration: Declaration) -> Iterator[Finding]:
     ledger = declaration.ledger
     if ledger.database is not None:
         scheme, separator, rest = ledger.database.partition("://")
-        if not separator or scheme not in DATABASE_SCHEMES:
+        is_sqlite = scheme.startswith("sqlite")
+        if not separator or scheme not in DATABASE_SCHEMES or (is_sqlite and not rest.strip("/")):
             yield _error(
                 ("ledger", "database"),
                 "is not a database that headrace can use",
                 "Write sqlite:////absolute/path.db or postgresql+psycopg://USER:${env:PASSWORD}@HOST/NAME.",
             )
-        elif scheme == "sqlite" and not rest.startswith("//"):
+        elif is_sqlite and not rest.startswith("//"):
             hint = "Write four slashes: sqlite:////absolute/path.db."
             yield _warning(("ledger", "database"), "is relative to the folder where headrace starts", hint)
     if ledger.journal_bytes < ledger.segment_bytes:

@@ -24,4 +24,4 @@ def did_you_mean(word: str, allowed: Iterable[str]) -> str:
         return f'Did you mean "{nearest}"?'
     if not words:
         return "None is declared."
-    return "There are: " + ", ".join(words[:SHOWN_WORDS]) + (", ..." if len(words) > SHOWN_WORDS else "") + "."
+    return "There are: " + ", ".join(words[:SHOWN_WORDS]) + (", and more" if len(words) > SHOWN_WORDS else "") + "."

@@ -17,7 +17,7 @@ SECRET_FILE_BYTES = 1_048_576
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)\}")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie|passw|credential|signature", re.IGNORECASE)
-_URL_PASSWORD = re.compile(r"://[^/@:\s]*:[^/@\s]+@")
+_URL_PASSWORD = re.compile(r"://[^/@:\s]*:[^/@\s]+@|[?&](?:ssl)?password=[^&\s]")
 
 _DATABASE: KeyPath = ("ledger", "database")
 """May stand in clear, but for its password."""
@@ -47,6 +47,7 @@ class References:
         elif isinstance(node.value, str):
             self._expand_scalar(node, path)
         elif node.value is not None and _is_secret(path):
+            node.value = node.text
             self._refuse_literal(path, node.mark)
 
     def _expand_scalar(self, node: Scalar, path: KeyPath) -> None:

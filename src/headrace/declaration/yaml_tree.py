@@ -4,6 +4,7 @@ Own composer over PyYAML's events: duplicate keys, tags and several documents ar
 bounded, and plain scalars follow YAML 1.2 (`no` and `on` are text, `010` is ten).
 """
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -253,5 +254,6 @@ def plain_value(text: str) -> str | int | float | bool | None:
     if _OCTAL_OR_HEX.fullmatch(text):
         return int(text, 0)
     if _FLOAT.fullmatch(text):
-        return float(text)
+        number = float(text)
+        return number if math.isfinite(number) else text
     return text

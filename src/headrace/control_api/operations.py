@@ -79,14 +79,15 @@ class GatewayWorkerSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LedgerSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the database is behind the journal (`headrace.ledger.backlog.read_backlog`)."""
+    """How far the database is behind the journal (`headrace.ledger.backlog.find_backlog`)."""
 
     is_running: bool
     """The projection's process is alive."""
+    waiting_records: int
+    """Records on disk that are not in the database yet."""
     waiting_bytes: int
-    """Journal bytes that are not in the database yet."""
     lag_s: float | None
-    """Age of the oldest record not yet in the database; None: nothing waits."""
+    """Upper bound for the age of the oldest waiting record; None: nothing waits."""
     dropped: int
     """Records lost to a full or slow disk, over all workers since their start."""
     rows: int
@@ -98,7 +99,6 @@ class LedgerSummary(msgspec.Struct, frozen=True, kw_only=True):
 class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The whole instance at one moment."""
 
-    schema: str = "headrace.status/1"
     version: str
     pid: int
     started_at: float
@@ -120,7 +120,6 @@ class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
 class ReloadReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a reload changed, or would change; the same object for `--dry-run` and the real one."""
 
-    schema: str = "headrace.reload/1"
     ok: bool
     is_dry_run: bool
     is_upgrade: bool

@@ -18,6 +18,9 @@ CONNECT_S = 5
 """Longest wait for a PostgreSQL server to accept a connection."""
 
 
+_WRITES = "headrace_writes"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Database:
     """An opened database.
@@ -43,7 +46,7 @@ class Database:
 
         Raises: DatabaseError.
         """
-        with self._translating(), self.engine.begin() as connection:
+        with self._translating(), self.engine.execution_options(**{_WRITES: True}).begin() as connection:
             yield connection
 
     def close(self) -> None:
@@ -90,9 +93,8 @@ def database_error(url: DatabaseUrl, error: Exception) -> DatabaseError:
     """Say in one line which database refused and why, without its password."""
     cause = error.__cause__ or error
     reason = mask_password(" ".join(str(cause).split())) or type(cause).__name__
-    if isinstance(cause, ModuleNotFoundError):
-        reason += '. Install the extra: pip install "headrace[postgres]"'
-    return DatabaseError(f"database {url.shown}: {reason}")
+    hint = 'Install the extra: pip install "headrace[postgres]"' if isinstance(cause, ImportError) else None
+    return DatabaseError(f"database {url.shown}: {reason}", hint=hint)
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
@@ -102,7 +104,8 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN")
+    # a transaction that reads first and writes later could not wait for another writer's lock
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get(_WRITES) else "BEGIN")
 
 
 SQLITE_PRAGMAS = ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=NORMAL", "PRAGMA foreign_keys=ON")

@@ -58,7 +58,8 @@ def _upgrade(database: Database, connection: Connection) -> None:
     except CommandError as error:
         raise DatabaseError(
             f"database {database.url.shown}: its schema is version {_read_version(connection)}, which this headrace "
-            f"({SCHEMA_VERSION}) does not know. Run the headrace that made it, or restore a back-up (docs/backup.md)."
+            f"({SCHEMA_VERSION}) does not know",
+            hint="Run the headrace that made it, or restore a back-up (docs/backup.md).",
         ) from error
 
 

@@ -4,11 +4,13 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.domain.operator_error import OperatorError
+
 _PASSWORD = re.compile(r"(?<=://)(?P<user>[^:/@]*):[^/]*@|(?P<query>[?&](?:ssl)?password)=[^&]*")
 
 
-class DatabaseError(Exception):
-    """The database cannot be used. The message names its URL without the password, the reason and what to do."""
+class DatabaseError(OperatorError):
+    """The database cannot be used. The message names its URL without the password, and the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,6 @@ def parse_database_url(url: str) -> DatabaseUrl:
     if separator and scheme in {"postgresql", "postgresql+psycopg", "postgres"}:
         return DatabaseUrl(text=f"postgresql+psycopg://{rest}", sqlite_path=None)
     raise DatabaseError(
-        f"ledger.database: {mask_password(url)!r} is not a database headrace can use. "
-        "Write postgresql+psycopg://USER:PASSWORD@HOST/DATABASE or sqlite:///PATH."
+        f'ledger.database: "{mask_password(url)}" is not a database headrace can use',
+        hint="Write postgresql+psycopg://USER:PASSWORD@HOST/DATABASE or sqlite:///PATH.",
     )

@@ -13,8 +13,10 @@ class Backlog(msgspec.Struct, frozen=True, kw_only=True):
     """The projection's process."""
     at: float
     """When this was written, UTC epoch seconds."""
+    waiting_records: int
+    """Records in the journal that are not in the database."""
     waiting_bytes: int
-    """Journal bytes that are not in the database."""
+    """What they take in the journal."""
     lag_s: float | None
     """Upper bound for the age of the oldest waiting record (time since the database last had everything); None: nothing
     waits."""

@@ -64,6 +64,29 @@ def decode_loss(frame: Frame) -> int:
     return msgspec.msgpack.decode(frame.payload, type=int)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameHead:
+    """What the first HEAD_BYTES of a frame say about it."""
+
+    records: int
+    end: int
+    """Offset just behind the frame, from its start."""
+
+
+HEAD_BYTES = _HEADER.size + _ARRAY_HEADER.size
+
+
+def find_head(start: bytes) -> FrameHead | None:
+    """Read a frame's head, unchecked; None where `start` is no frame's."""
+    if len(start) < HEAD_BYTES:
+        return None
+    magic, length, _ = _HEADER.unpack_from(start)
+    if magic not in _MAGICS:
+        return None
+    _, records = _ARRAY_HEADER.unpack_from(start, _HEADER.size)
+    return FrameHead(records=records if magic == FrameKind.RECORDS.value else 0, end=_HEADER.size + length)
+
+
 def scan_frames(buffer: bytes, *, is_end: bool) -> Scan:
     """Take the whole frames from the front of `buffer`.
 

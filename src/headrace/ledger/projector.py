@@ -4,7 +4,6 @@ Its counterpart is `journal.py`. Runs in its own process (`__main__.py`). A batc
 one transaction; a file goes once its writer is done, every byte is projected, and the database has it on disk.
 """
 
-import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +17,7 @@ from headrace.ledger.backlog import Backlog
 from headrace.ledger.frames import FrameKind, Scan, decode_loss, scan_frames
 from headrace.ledger.ingest.contract import Batch, BatchRefusedError, DatabaseUnavailableError, Ingest, Row
 from headrace.ledger.record import decode_rows
-from headrace.ledger.segment import is_sealed, list_segments
+from headrace.ledger.segment import is_sealed, list_segments, measure_waiting
 
 CHUNK_BYTES = 1 << 20
 """Read at a time: about 5,000 records, one transaction. A frame that does not fit is read with twice as much."""
@@ -78,15 +77,14 @@ class Projector:
 
     def measure_backlog(self) -> Backlog:
         """How far the database is behind now."""
-        waiting = 0
-        for path in list_segments(self._directory):
-            with contextlib.suppress(FileNotFoundError):
-                waiting += max(0, path.stat().st_size - self._positions.get(path.name, 0))
+        waiting = [measure_waiting(path, self._positions.get(path.name, 0)) for path in list_segments(self._directory)]
+        waiting_bytes = sum(one.byte_count for one in waiting)
         return Backlog(
             pid=os.getpid(),
             at=self._clock.wall_at().timestamp(),
-            waiting_bytes=waiting,
-            lag_s=self._clock.mono_s() - self._caught_up_mono_s if waiting else None,
+            waiting_records=sum(one.records for one in waiting),
+            waiting_bytes=waiting_bytes,
+            lag_s=self._clock.mono_s() - self._caught_up_mono_s if waiting_bytes else None,
             rows=self._rows,
             error=self._error,
         )

@@ -7,7 +7,10 @@ dies, so a reader that obtains the lock knows that the file will not grow any mo
 import contextlib
 import fcntl
 import os
+from dataclasses import dataclass
 from pathlib import Path
+
+from headrace.ledger.frames import HEAD_BYTES, find_head
 
 SEGMENT_SUFFIX = ".journal"
 
@@ -89,6 +92,28 @@ def total_bytes(directory: Path) -> int:
         with contextlib.suppress(FileNotFoundError):
             total += path.stat().st_size
     return total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """What of a segment is not projected."""
+
+    records: int
+    byte_count: int
+
+
+def measure_waiting(path: Path, position: int) -> Waiting:
+    """Count what lies behind `position`, reading frame heads only. A file that is gone holds nothing."""
+    records, at = 0, position
+    try:
+        with path.open("rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            while (head := find_head(os.pread(file.fileno(), HEAD_BYTES, at))) is not None and at + head.end <= size:
+                records += head.records
+                at += head.end
+    except FileNotFoundError:
+        return Waiting(records=0, byte_count=0)
+    return Waiting(records=records, byte_count=max(0, size - position))
 
 
 def is_sealed(path: Path) -> bool:

@@ -151,13 +151,13 @@ def test_a_database_that_is_away_is_reported_and_caught_up_with(make_journal, ma
     journal.flush()
     assert projector.project() is Progress.BLOCKED
     backlog = projector.measure_backlog()
-    assert (backlog.error, backlog.rows) == ("away", 0)
+    assert (backlog.error, backlog.rows, backlog.waiting_records) == ("away", 0, 1)
     assert backlog.waiting_bytes > 0
     assert backlog.lag_s >= 0
     is_away = False
     assert projector.project() is Progress.CAUGHT_UP
     backlog = projector.measure_backlog()
-    assert (backlog.error, backlog.rows, backlog.waiting_bytes, backlog.lag_s) == (None, 1, 0, None)
+    assert (backlog.error, backlog.rows, backlog.waiting_records, backlog.lag_s) == (None, 1, 0, None)
     journal.close()
     projector.close()
 

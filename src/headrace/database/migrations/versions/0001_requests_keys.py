@@ -63,11 +63,12 @@ def upgrade() -> None:
         sa.Column("revoked_at", sa.Double),
     )
     op.create_index("keys_tenant", "keys", ["tenant"])
-    op.create_table(
+    changes = op.create_table(
         "changes",
         sa.Column("subject", sa.Text, primary_key=True),
         sa.Column("version", sa.BigInteger, nullable=False),
     )
+    op.bulk_insert(changes, [{"subject": "keys", "version": 0}])
 
 
 def downgrade() -> None:

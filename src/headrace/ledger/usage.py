@@ -1,0 +1,175 @@
+"""Who used how much: sums and percentiles over the table `requests`, for `headrace usage` and the control API."""
+
+import math
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from itertools import chain
+from typing import Any
+
+import msgspec
+from sqlalchemy import ColumnElement, Integer, case, cast, func, select
+
+from headrace.database.connect import Database
+from headrace.database.tables import REQUESTS
+from headrace.domain.errors import Outcome
+
+DAY_S = 86400
+_READ_ROWS = 10_000
+
+
+class UsageGroup(StrEnum):
+    """What usage may be grouped by."""
+
+    TENANT = "tenant"
+    MODEL = "model"
+    DAY = "day"
+    KEY = "key"
+    ENDPOINT = "endpoint"
+
+
+class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the requests that have the value; observer: gateway. Nearest rank: each is a value that was measured."""
+
+    p50_s: float
+    p99_s: float
+    measured: int
+    """How many requests have the value."""
+
+
+class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One group's requests. None is "not measured" or, as `group`, "not known" (refused before it was)."""
+
+    group: str | None
+    requests: int
+    completed: int
+    rejected: int
+    evicted: int
+    failed: int
+    cancelled: int
+    input_tokens: int | None
+    cached_input_tokens: int | None
+    output_tokens: int | None
+    ttft: Percentiles | None
+    e2e: Percentiles | None
+
+
+class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Usage of one stretch of time, by arrival of the requests."""
+
+    since_at: float
+    until_at: float
+    by: UsageGroup
+    rows: tuple[UsageRow, ...]
+    total: UsageRow
+
+
+def read_usage(database: Database, *, since_at: float, until_at: float, by: UsageGroup) -> UsageReport:
+    """Sum up what arrived from `since_at` up to before `until_at` (UTC epoch seconds).
+
+    Raises: DatabaseError.
+    """
+    group = _group_column(by, is_sqlite=database.url.is_sqlite)
+    within = (REQUESTS.c.received_at >= since_at, REQUESTS.c.received_at < until_at)
+    sums = select(group.label("by"), *_SUMS).where(*within).group_by(group).order_by(group)
+    times = select(group, REQUESTS.c.ttft_s, REQUESTS.c.e2e_s).where(*within)
+    ttft_s: defaultdict[Any, array[float]] = defaultdict(lambda: array("d"))
+    e2e_s: defaultdict[Any, array[float]] = defaultdict(lambda: array("d"))
+    with database.reading() as connection:
+        summed = connection.execute(sums).all()
+        for key, ttft, e2e in connection.execution_options(yield_per=_READ_ROWS).execute(times):
+            if ttft is not None:
+                ttft_s[key].append(ttft)
+            if e2e is not None:
+                e2e_s[key].append(e2e)
+    rows = tuple(
+        _usage_row(_group_name(by, key), values, percentiles(ttft_s[key]), percentiles(e2e_s[key]))
+        for key, *values in summed
+    )
+    return UsageReport(
+        since_at=since_at, until_at=until_at, by=by, rows=rows, total=_total(rows, ttft_s.values(), e2e_s.values())
+    )
+
+
+def percentiles(values_s: Sequence[float]) -> Percentiles | None:
+    """Median and 99th percentile of `values_s`; None where nothing was measured."""
+    if not values_s:
+        return None
+    ordered = sorted(values_s)
+
+    def nearest_rank(ratio: float) -> float:
+        return ordered[math.ceil(ratio * len(ordered)) - 1]
+
+    return Percentiles(p50_s=nearest_rank(0.5), p99_s=nearest_rank(0.99), measured=len(ordered))
+
+
+_SUMS: tuple[ColumnElement[Any], ...] = (
+    func.count(),
+    *(func.sum(case((REQUESTS.c.outcome == outcome.value, 1), else_=0)) for outcome in Outcome),
+    func.sum(REQUESTS.c.input_tokens),
+    func.sum(REQUESTS.c.cached_input_tokens),
+    func.sum(REQUESTS.c.output_tokens),
+)
+
+
+def _group_column(by: UsageGroup, *, is_sqlite: bool) -> ColumnElement[Any]:
+    columns: dict[UsageGroup, ColumnElement[Any]] = {
+        UsageGroup.TENANT: REQUESTS.c.tenant,
+        UsageGroup.MODEL: REQUESTS.c.requested_model,
+        UsageGroup.KEY: REQUESTS.c.key_id,
+        UsageGroup.ENDPOINT: REQUESTS.c.endpoint,
+    }
+    if by is not UsageGroup.DAY:
+        return columns[by]
+    days = REQUESTS.c.received_at / DAY_S
+    return cast(days if is_sqlite else func.floor(days), Integer)  # SQLite's cast cuts off, PostgreSQL's rounds
+
+
+def _group_name(by: UsageGroup, key: Any) -> str | None:
+    if by is UsageGroup.DAY:
+        return datetime.fromtimestamp(key * DAY_S, tz=UTC).date().isoformat()
+    return key
+
+
+def _usage_row(group: str | None, values: Sequence[Any], ttft: Percentiles | None, e2e: Percentiles | None) -> UsageRow:
+    """`values` in the order of _SUMS; PostgreSQL gives sums of integers as decimals."""
+    requests, completed, rejected, evicted, failed, cancelled = map(int, values[:6])
+    input_tokens, cached_input_tokens, output_tokens = (None if one is None else int(one) for one in values[6:])
+    return UsageRow(
+        group=group,
+        requests=requests,
+        completed=completed,
+        rejected=rejected,
+        evicted=evicted,
+        failed=failed,
+        cancelled=cancelled,
+        input_tokens=input_tokens,
+        cached_input_tokens=cached_input_tokens,
+        output_tokens=output_tokens,
+        ttft=ttft,
+        e2e=e2e,
+    )
+
+
+def _total(rows: Sequence[UsageRow], ttft_s: Iterable["array[float]"], e2e_s: Iterable["array[float]"]) -> UsageRow:
+    return UsageRow(
+        group=None,
+        requests=sum(row.requests for row in rows),
+        completed=sum(row.completed for row in rows),
+        rejected=sum(row.rejected for row in rows),
+        evicted=sum(row.evicted for row in rows),
+        failed=sum(row.failed for row in rows),
+        cancelled=sum(row.cancelled for row in rows),
+        input_tokens=_sum_measured(row.input_tokens for row in rows),
+        cached_input_tokens=_sum_measured(row.cached_input_tokens for row in rows),
+        output_tokens=_sum_measured(row.output_tokens for row in rows),
+        ttft=percentiles(array("d", chain.from_iterable(ttft_s))),
+        e2e=percentiles(array("d", chain.from_iterable(e2e_s))),
+    )
+
+
+def _sum_measured(values: Iterable[int | None]) -> int | None:
+    measured = [value for value in values if value is not None]
+    return sum(measured) if measured else None

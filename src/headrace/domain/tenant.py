@@ -33,3 +33,15 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """Who makes a request, as identity found it: the key, its tenant, and what it may use."""
+
+    tenant: TenantId
+    key_id: KeyId
+    models: frozenset[str] | None
+    """Models it may use; None is every declared one."""
+
+    def may_use(self, model: str) -> bool:
+        return self.models is None or model in self.models

@@ -25,6 +25,9 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True, tag="drain"):
     """Accept nothing new, finish what is in flight within `bound_s`, end the rest in-band, then exit 0."""
 
     bound_s: float
+    is_replacement: bool = False
+    """Another worker listens on the same socket already: requests on open connections are still served, each answered
+    with `connection: close`, so that none is lost."""
 
 
 class ReadMetrics(msgspec.Struct, frozen=True, kw_only=True, tag="read_metrics"):

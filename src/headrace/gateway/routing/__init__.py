@@ -1,0 +1,1 @@
+"""Step 4 of the request: which endpoint answers it."""

@@ -1,0 +1,60 @@
+"""The gateway's own counters: plain numbers until scraped. `exposition.py` turns them into Prometheus text."""
+
+from headrace.gateway.accounting.histogram import Histogram
+from headrace.telemetry.catalogue import E2E, ITL, QUEUE, TPOT, TTFT, UNKNOWN_MODEL
+
+
+class ModelCounters:
+    """What is counted for one declared model."""
+
+    __slots__ = (
+        "cached_input_tokens",
+        "e2e",
+        "ended",
+        "failovers",
+        "input_tokens",
+        "itl",
+        "output_tokens",
+        "queue",
+        "retries",
+        "tpot",
+        "ttft",
+    )
+
+    def __init__(self) -> None:
+        self.ended: dict[tuple[str, str], int] = {}
+        """Requests by (outcome, code)."""
+        self.failovers: dict[str, int] = {}
+        self.retries = 0
+        self.input_tokens = 0
+        self.cached_input_tokens = 0
+        self.output_tokens = 0
+        self.ttft = Histogram(TTFT.buckets)
+        self.tpot = Histogram(TPOT.buckets)
+        self.itl = Histogram(ITL.buckets)
+        self.e2e = Histogram(E2E.buckets)
+        self.queue = Histogram(QUEUE.buckets)
+
+
+class Counters:
+    """All counters of one worker. Series are bounded: one set per declared model, and one for all unknown ones."""
+
+    def __init__(self) -> None:
+        self.unknown = ModelCounters()
+        self.models: dict[str, ModelCounters] = {UNKNOWN_MODEL: self.unknown}
+        self.requests = 0
+        self.retry_budget_refusals = 0
+        self.cancels: dict[str, int] = {}
+        """By endpoint."""
+
+    def adopt(self, models: tuple[str, ...]) -> None:
+        """Make room for declared models; counts of models that are gone stay, as counters never shrink."""
+        for name in models:
+            self.models.setdefault(name, ModelCounters())
+
+    def of(self, model: str | None) -> ModelCounters:
+        """The counters of a declared model; all other names share one set."""
+        return self.unknown if model is None else self.models.get(model, self.unknown)
+
+    def count_cancel(self, endpoint: str) -> None:
+        self.cancels[endpoint] = self.cancels.get(endpoint, 0) + 1

@@ -1,0 +1,1 @@
+"""Pure decisions of admission: no clock, no sockets; times come as arguments."""

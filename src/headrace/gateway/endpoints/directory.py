@@ -1,0 +1,120 @@
+"""All endpoints by pool. Adopting a new plan keeps state, connections and counters of what did not change."""
+
+import asyncio
+from collections.abc import Iterator
+
+from headrace.declaration.gateway_plan import EndpointAddress, GatewayPlan, PoolPlan
+from headrace.domain.endpoint import EndpointState, EngineKind
+from headrace.domain.ids import EndpointId
+from headrace.engines.registry import driver_for
+from headrace.gateway.endpoints.addresses import make_connections, make_request_heads, make_tls_context
+from headrace.gateway.endpoints.endpoint import Endpoint
+
+
+class EndpointDirectory:
+    """The endpoints that exist now. Concurrency: event loop only; lists are replaced, never changed in place."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._by_pool: dict[str, tuple[Endpoint, ...]] = {}
+        self._plans: dict[str, PoolPlan] = {}
+        self._resolved: dict[str, tuple[EndpointAddress, ...]] = {}
+        """What DNS discovery found, by pool."""
+
+    def prepare(self, plan: GatewayPlan) -> "Adoption":
+        """Build what `plan` needs without touching what runs. Raises: PlanError."""
+        adoption = Adoption(plans={pool.name: pool for pool in plan.pools})
+        for pool in plan.pools:
+            adoption.by_pool[pool.name] = self._endpoints_of(pool, self._addresses(pool), adoption)
+        return adoption
+
+    def adopt(self, adoption: "Adoption") -> None:
+        """Put a prepared plan in force, in one turn of the loop."""
+        before = set(self)
+        for endpoint, pool, address in adoption.kept:
+            endpoint.plan, endpoint.address, endpoint.is_draining = pool, address, address.is_draining
+        self._by_pool, self._plans = adoption.by_pool, adoption.plans
+        self._resolved = {pool: found for pool, found in self._resolved.items() if pool in self._plans}
+        for endpoint in before - set(self):
+            endpoint.connections.close()
+
+    def resolved(self, pool: str, addresses: tuple[EndpointAddress, ...]) -> None:
+        """DNS discovery found these addresses for `pool`: use them, and no others."""
+        plan = self._plans.get(pool)
+        if plan is None:
+            return
+        self._resolved[pool] = addresses
+        adoption = Adoption(plans=self._plans)
+        adoption.by_pool.update(self._by_pool)
+        adoption.by_pool[pool] = self._endpoints_of(plan, addresses, adoption)
+        self.adopt(adoption)
+
+    def of_pool(self, pool: str) -> tuple[Endpoint, ...]:
+        return self._by_pool.get(pool, ())
+
+    def plans(self) -> tuple[PoolPlan, ...]:
+        return tuple(self._plans.values())
+
+    def sweep(self, now_mono_s: float) -> None:
+        for endpoint in self:
+            endpoint.connections.sweep(now_mono_s)
+
+    def __iter__(self) -> Iterator[Endpoint]:
+        for endpoints in self._by_pool.values():
+            yield from endpoints
+
+    def _addresses(self, pool: PoolPlan) -> tuple[EndpointAddress, ...]:
+        if pool.discover == "dns":
+            return self._resolved.get(pool.name, ())
+        return pool.endpoints
+
+    def _endpoints_of(
+        self, pool: PoolPlan, addresses: tuple[EndpointAddress, ...], adoption: "Adoption"
+    ) -> tuple[Endpoint, ...]:
+        known = {endpoint.endpoint_id: endpoint for endpoint in self._by_pool.get(pool.name, ())}
+        driver = driver_for(EngineKind(pool.engine))
+        tls = make_tls_context(pool) if any(address.url.startswith("https:") for address in addresses) else None
+        endpoints: list[Endpoint] = []
+        for address in addresses:
+            endpoint_id = EndpointId(address.endpoint)
+            old = known.get(endpoint_id)
+            if old is not None and _connects_alike(old.plan, pool) and _is_same_place(old.address, address):
+                adoption.kept.append((old, pool, address))
+                endpoints.append(old)
+                continue
+            connections = make_connections(address, pool, tls, self._loop)
+            heads = make_request_heads(address, pool, driver)
+            endpoint = Endpoint(endpoint_id, address, pool, driver, connections, heads)
+            if old is not None and _is_same_place(old.address, address):  # only trust or credentials changed
+                endpoint.state, endpoint.reason = old.state, old.reason
+            endpoints.append(endpoint)
+        return tuple(endpoints)
+
+
+class Adoption:
+    """A plan's endpoints, built and ready to be put in force; nothing that runs has changed yet."""
+
+    def __init__(self, *, plans: dict[str, PoolPlan]) -> None:
+        self.plans = plans
+        self.by_pool: dict[str, tuple[Endpoint, ...]] = {}
+        self.kept: list[tuple[Endpoint, PoolPlan, EndpointAddress]] = []
+        """Running endpoints that stay, with what changes about them."""
+
+
+def _connects_alike(old: PoolPlan, new: PoolPlan) -> bool:
+    """Whether existing connections still follow the declaration."""
+    names = ("engine", "bearer", "headers", "tls_ca", "tls_certificate", "tls_key", "tls_server_name")
+    return all(getattr(old, name) == getattr(new, name) for name in names)
+
+
+def _is_same_place(old: EndpointAddress, new: EndpointAddress) -> bool:
+    return old.url == new.url and old.ip == new.ip
+
+
+def count_states(endpoints: tuple[Endpoint, ...]) -> dict[EndpointState, int]:
+    """How many endpoints are in each state, for messages that say why nothing is ready."""
+    counts: dict[EndpointState, int] = {}
+    for endpoint in endpoints:
+        state = EndpointState.DRAINING if endpoint.is_draining else endpoint.state
+        counts[state] = counts.get(state, 0) + 1
+    return counts

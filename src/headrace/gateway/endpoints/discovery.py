@@ -1,0 +1,71 @@
+"""DNS discovery: resolves each host of a `discover: dns` pool again and again, and uses every address it has.
+
+For headless Services of Kubernetes and the like: routing needs the pods, not a virtual address.
+"""
+
+import asyncio
+import socket
+from urllib.parse import urlsplit
+
+import structlog
+
+from headrace.declaration.gateway_plan import EndpointAddress, PoolPlan
+from headrace.gateway.endpoints.directory import EndpointDirectory
+from headrace.gateway.tasks import spawn
+
+RECONCILE_S = 0.2
+"""How soon a new pool is resolved for the first time. Chosen."""
+log = structlog.get_logger("headrace.gateway")
+
+
+class DnsDiscovery:
+    """Keeps one resolving task per pool that asks for it. A failed look-up keeps the last addresses."""
+
+    def __init__(self, directory: EndpointDirectory, loop: asyncio.AbstractEventLoop) -> None:
+        self._directory = directory
+        self._loop = loop
+        self._tasks: dict[str, tuple[PoolPlan, asyncio.Task[None]]] = {}
+
+    async def run(self) -> None:
+        """Follow the directory's plans until cancelled."""
+        try:
+            while True:
+                self._reconcile()
+                await asyncio.sleep(RECONCILE_S)
+        finally:
+            for _, task in self._tasks.values():
+                task.cancel()
+
+    def _reconcile(self) -> None:
+        wanted = {plan.name: plan for plan in self._directory.plans() if plan.discover == "dns"}
+        for name in list(self._tasks):
+            plan, task = self._tasks[name]
+            if wanted.get(name) != plan:
+                task.cancel()
+                del self._tasks[name]
+        for name in wanted.keys() - self._tasks.keys():
+            task = spawn(self._resolve_for_ever(wanted[name]), f"discover {name}")
+            self._tasks[name] = (wanted[name], task)
+
+    async def _resolve_for_ever(self, plan: PoolPlan) -> None:
+        while True:
+            try:
+                addresses = await self._resolve(plan)
+            except OSError as error:
+                log.warning("DNS look-up failed, keeping the last addresses", pool=plan.name, error=str(error))
+            else:
+                self._directory.resolved(plan.name, addresses)
+            await asyncio.sleep(plan.discover_interval_s)
+
+    async def _resolve(self, plan: PoolPlan) -> tuple[EndpointAddress, ...]:
+        found: dict[str, EndpointAddress] = {}
+        for declared in plan.endpoints:
+            url = urlsplit(declared.url)
+            port = url.port or (443 if url.scheme == "https" else 80)
+            answers = await self._loop.getaddrinfo(url.hostname, port, type=socket.SOCK_STREAM)
+            for *_, sockaddr in answers:
+                address = str(sockaddr[0])
+                shown = f"[{address}]" if ":" in address else address
+                endpoint = f"{plan.name}/{shown}:{port}"
+                found[endpoint] = EndpointAddress(endpoint=endpoint, url=declared.url, ip=address)
+        return tuple(found[name] for name in sorted(found))

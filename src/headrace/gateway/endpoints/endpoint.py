@@ -1,0 +1,130 @@
+"""One endpoint at run time: state, load, connections, and the rules by which use and probes change its state."""
+
+import time
+from dataclasses import dataclass
+
+from headrace.declaration.gateway_plan import EndpointAddress, PoolPlan
+from headrace.domain.endpoint import EndpointState
+from headrace.domain.ids import EndpointId
+from headrace.engines.contract import Driver
+from headrace.gateway.http.connection_pool import ConnectionPool
+
+LONGEST_EJECTION_FACTOR = 16
+"""An endpoint that fails again and again is left out for at most so many times `eject_s`. Chosen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestHeads:
+    """Parts of the request head that are the same for every request to one endpoint, as bytes."""
+
+    prefix: bytes
+    """URL path prefix, mostly empty."""
+    lines: bytes
+    """host, credentials, content-type and the driver's own header lines."""
+
+
+class Endpoint:
+    """One addressable engine.
+
+    Concurrency: event loop only. `in_flight` counts requests from the pick to the end of their last attempt here.
+    """
+
+    __slots__ = (
+        "_ejections",
+        "address",
+        "connections",
+        "driver",
+        "ejected_until_mono_s",
+        "endpoint_id",
+        "failures",
+        "failures_in_a_row",
+        "heads",
+        "in_flight",
+        "is_draining",
+        "last_byte_mono_s",
+        "plan",
+        "reason",
+        "requests",
+        "since_at",
+        "state",
+    )
+
+    def __init__(
+        self,
+        endpoint_id: EndpointId,
+        address: EndpointAddress,
+        plan: PoolPlan,
+        driver: Driver,
+        connections: ConnectionPool,
+        heads: RequestHeads,
+    ) -> None:
+        self.endpoint_id = endpoint_id
+        self.address = address
+        self.plan = plan
+        self.driver = driver
+        self.connections = connections
+        self.heads = heads
+        self.state = EndpointState.UNKNOWN
+        self.reason = "not probed yet"
+        self.since_at = time.time()  # noqa: TID251 (shown to people, never subtracted)
+        self.in_flight = 0
+        self.requests = 0
+        self.failures = 0
+        self.failures_in_a_row = 0
+        self.is_draining = address.is_draining
+        self.last_byte_mono_s = 0.0
+        """When an engine's byte last arrived here, for any request: progress that a busy engine shows."""
+        self.ejected_until_mono_s = 0.0
+        self._ejections = 0
+
+    @property
+    def is_usable(self) -> bool:
+        """May be given requests. A busy endpoint may: late probes are no reason to leave it out (PAINS 11)."""
+        return not self.is_draining and (self.state is EndpointState.READY or self.state is EndpointState.BUSY)
+
+    def probe_said_ready(self, now_mono_s: float) -> None:
+        """A probe was answered well. An ejection runs its time first, then one good probe ends it."""
+        if self.state is EndpointState.EJECTED and now_mono_s < self.ejected_until_mono_s:
+            return
+        if self.state is EndpointState.EJECTED:
+            self.failures_in_a_row = self.plan.eject_after - 1  # on trial: one more failure ejects again
+        self._become(EndpointState.READY, "answers probes")
+
+    def probe_said_busy(self, reason: str) -> None:
+        if self.state in (EndpointState.READY, EndpointState.BUSY):
+            self._become(EndpointState.BUSY, reason)
+
+    def probe_said_not_ready(self, reason: str) -> None:
+        if self.state is not EndpointState.EJECTED:
+            self._become(EndpointState.NOT_READY, reason)
+
+    def request_succeeded(self) -> None:
+        self.failures_in_a_row = 0
+        self._ejections = 0
+
+    def request_failed(self, reason: str, now_mono_s: float, *, is_refused: bool) -> bool:
+        """Count a failure that is the engine's; return True where it takes the endpoint out.
+
+        1. A refused connection is proof: nobody listens, out at once until a probe succeeds.
+        2. `eject_after` failures in a row: out for `eject_s`, doubling each time.
+        """
+        self.failures += 1
+        self.failures_in_a_row += 1
+        was_usable = self.is_usable
+        if is_refused:
+            self._become(EndpointState.NOT_READY, reason)
+        elif self.failures_in_a_row >= self.plan.eject_after and self.state is not EndpointState.EJECTED:
+            factor = min(2**self._ejections, LONGEST_EJECTION_FACTOR)
+            self._ejections = min(self._ejections + 1, 10)
+            self.ejected_until_mono_s = now_mono_s + self.plan.eject_s * factor
+            self._become(EndpointState.EJECTED, f"{self.failures_in_a_row} failures in a row; last: {reason}")
+        return was_usable and not self.is_usable
+
+    def _become(self, state: EndpointState, reason: str) -> None:
+        if state is not self.state:
+            self.since_at = time.time()  # noqa: TID251 (shown to people, never subtracted)
+        self.state = state
+        self.reason = reason
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.endpoint_id}, {self.state.value}, in_flight={self.in_flight})"

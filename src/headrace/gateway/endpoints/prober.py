@@ -1,0 +1,116 @@
+"""Active probes: asks each endpoint's ready path again and again, in a task each, so that a hung one blocks nobody.
+
+A probe that times out means *busy* while the endpoint makes progress for others, *not ready* once it does not.
+"""
+
+import asyncio
+
+from headrace.engines.contract import ProbeReply, ProbeVerdict
+from headrace.gateway.endpoints.directory import EndpointDirectory
+from headrace.gateway.endpoints.endpoint import Endpoint
+from headrace.gateway.http.engine_connection import LossReason
+from headrace.gateway.tasks import spawn
+
+RECONCILE_S = 0.2
+"""How soon a new endpoint gets its first probe, and a removed one loses its task. Chosen."""
+TIMEOUTS_TO_NOT_READY = 2
+"""Unanswered probes in a row, without progress, that take an endpoint out. Source: PAINS 10."""
+BODY_BYTES = 65536
+"""Probe bodies are small; more is cut off."""
+
+
+class ProbeAnswer:
+    """Collects the reply to one probe."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.reply: asyncio.Future[ProbeReply] = loop.create_future()
+        self._status = 0
+        self._body = b""
+
+    def answer_begun(self, status: int, headers: dict[bytes, bytes]) -> None:
+        self._status = status
+
+    def answer_bytes(self, data: bytes) -> None:
+        self._body = (self._body + data)[:BODY_BYTES]
+
+    def answer_complete(self) -> None:
+        self._settle(ProbeReply(status=self._status, body=self._body))
+
+    def answer_lost(self, reason: LossReason, detail: str) -> None:
+        self._settle(ProbeReply(status=None, is_refused=reason is LossReason.CONNECT))
+
+    def _settle(self, reply: ProbeReply) -> None:
+        if not self.reply.done():
+            self.reply.set_result(reply)
+
+
+class Prober:
+    """Keeps one probing task per endpoint of the directory."""
+
+    def __init__(self, directory: EndpointDirectory, loop: asyncio.AbstractEventLoop) -> None:
+        self._directory = directory
+        self._loop = loop
+        self._tasks: dict[Endpoint, asyncio.Task[None]] = {}
+
+    async def run(self) -> None:
+        """Follow the directory until cancelled."""
+        try:
+            while True:
+                self._reconcile()
+                await asyncio.sleep(RECONCILE_S)
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+
+    def _reconcile(self) -> None:
+        wanted = set(self._directory)
+        for endpoint in wanted - self._tasks.keys():
+            self._tasks[endpoint] = spawn(self._probe_for_ever(endpoint), f"probe {endpoint.endpoint_id}")
+        for endpoint in self._tasks.keys() - wanted:
+            self._tasks.pop(endpoint).cancel()
+
+    async def _probe_for_ever(self, endpoint: Endpoint) -> None:
+        timeouts = 0
+        while True:
+            reply = await self.ask(endpoint)
+            timeouts = timeouts + 1 if reply.is_timeout else 0
+            self._judge(endpoint, reply, timeouts)
+            # An endpoint that nobody listens on is asked more often: it may be starting right now.
+            wait_s = endpoint.plan.probe_interval_s
+            await asyncio.sleep(min(wait_s, 0.5) if reply.is_refused or not endpoint.is_usable else wait_s)
+
+    async def ask(self, endpoint: Endpoint) -> ProbeReply:
+        """Send one probe and wait for its reply, at most `probe.timeout_s`."""
+        answer = ProbeAnswer(self._loop)
+        path = endpoint.heads.prefix + endpoint.driver.ready_path.encode("ascii")
+        head = b"GET %b HTTP/1.1\r\n%b\r\n" % (path, endpoint.heads.lines)
+        # Never on a pooled connection: one that went stale would be taken for a dead engine.
+        sending = endpoint.connections.send(head, b"", answer, fresh=True)
+        try:
+            async with asyncio.timeout(endpoint.plan.probe_timeout_s):
+                return await answer.reply
+        except TimeoutError:
+            sending.cancel()
+            return ProbeReply(status=None, is_timeout=True)
+        except asyncio.CancelledError:
+            sending.cancel()
+            raise
+
+    def _judge(self, endpoint: Endpoint, reply: ProbeReply, timeouts: int) -> None:
+        verdict = endpoint.driver.read_probe(reply)
+        if verdict is ProbeVerdict.READY:
+            endpoint.probe_said_ready(self._loop.time())
+        elif verdict is ProbeVerdict.BUSY or reply.is_timeout:
+            plan = endpoint.plan
+            quiet_s = self._loop.time() - endpoint.last_byte_mono_s
+            makes_progress = quiet_s < 2 * (plan.probe_interval_s + plan.probe_timeout_s)
+            if makes_progress or timeouts < TIMEOUTS_TO_NOT_READY:
+                endpoint.probe_said_busy(f"probe got no answer within {plan.probe_timeout_s:g} s, requests progress")
+            else:
+                endpoint.probe_said_not_ready(f"{timeouts} probes without an answer, and no progress")
+        elif verdict is ProbeVerdict.LOADING:
+            endpoint.probe_said_not_ready("loading")
+        elif reply.is_refused:
+            endpoint.probe_said_not_ready("refuses connections")
+        else:
+            endpoint.probe_said_not_ready(f"probe answered status {reply.status}")

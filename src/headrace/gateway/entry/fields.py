@@ -1,0 +1,91 @@
+"""The field policy: which top-level body fields pass, per API dialect and engine.
+
+1. owned: set by the gateway alone (`priority`, `cache_salt`, transfer parameters, slot ids); refused from callers,
+   whatever the engine, since some of them crash one.
+2. gated: passed only where the operator allows the field by name.
+3. safe: the API's own fields, and what the model's engines are known to understand.
+4. anything else: `gateway.fields.unknown_fields` says forward or refuse; never dropped in silence.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from headrace.domain.errors import ErrorCode, RequestError
+from headrace.domain.request import ApiDialect
+from headrace.engines.contract import FieldRule
+from headrace.gateway.endpoints.serving import ServedModel, fields_with_rule
+
+_SAMPLING = "model stream temperature top_p metadata user safety_identifier service_tier prompt_cache_key".split()
+_CHAT = """audio frequency_penalty function_call functions logit_bias logprobs max_completion_tokens max_tokens messages
+modalities n parallel_tool_calls prediction presence_penalty prompt_cache_retention reasoning_effort response_format
+seed stop store stream_options tool_choice tools top_logprobs verbosity web_search_options""".split()
+_COMPLETIONS = """best_of echo frequency_penalty logit_bias logprobs max_tokens n presence_penalty prompt seed stop
+stream_options suffix""".split()
+_EMBEDDINGS = "input dimensions encoding_format".split()
+_RESPONSES = """include input instructions max_output_tokens max_tool_calls parallel_tool_calls previous_response_id
+prompt prompt_cache_retention reasoning store stream_options text tool_choice tools top_logprobs truncation""".split()
+_MESSAGES = "max_tokens messages stop_sequences system thinking tool_choice tools top_k output_config".split()
+
+API_FIELDS: Mapping[ApiDialect, frozenset[str]] = MappingProxyType(
+    {
+        ApiDialect.CHAT_COMPLETIONS: frozenset(_SAMPLING + _CHAT),
+        ApiDialect.COMPLETIONS: frozenset(_SAMPLING + _COMPLETIONS),
+        ApiDialect.EMBEDDINGS: frozenset(_SAMPLING + _EMBEDDINGS),
+        ApiDialect.RESPONSES: frozenset(_SAMPLING + _RESPONSES),
+        ApiDialect.MESSAGES: frozenset(_SAMPLING + _MESSAGES),
+    }
+)
+"""Fields of the public APIs. Source: OpenAI and Anthropic API references, read 2026-11."""
+
+REFUSED: Mapping[str, str] = MappingProxyType(
+    {
+        "background": "answers are not kept here, so nothing could fetch a background one; leave it out",
+        "conversation": "conversations are not kept here; send the whole input",
+    }
+)
+"""Fields that would need state no engine endpoint shares, and why."""
+
+
+class FieldPolicy:
+    """The policy of one gateway plan. Pure; built once per plan."""
+
+    def __init__(self, *, unknown_fields: str, allow_gated: tuple[str, ...]) -> None:
+        self._refuses_unknown = unknown_fields == "refuse"
+        self._allowed = frozenset(allow_gated)
+        self._owned = fields_with_rule(FieldRule.OWNED)
+        self._gated = fields_with_rule(FieldRule.GATED) - self._allowed
+        self._plain: dict[tuple[str, ApiDialect], frozenset[str]] = {}
+
+    def check(self, fields: Mapping[str, object], dialect: ApiDialect, model: ServedModel) -> None:
+        """Raises: RequestError UNSUPPORTED_PARAMETER naming the first field that may not pass."""
+        odd = fields.keys() - self._plain_fields(dialect, model)
+        for name in sorted(odd) if odd else ():
+            self._check_odd(name, dialect, model)
+
+    def _plain_fields(self, dialect: ApiDialect, model: ServedModel) -> frozenset[str]:
+        plain = self._plain.get((model.name, dialect))
+        if plain is None:
+            known = {name for driver in model.drivers for name in driver.dialect.fields}
+            aliases = {name for driver in model.drivers for name in driver.dialect.output_limit_aliases}
+            wanted = API_FIELDS[dialect] | known | aliases | self._allowed
+            plain = frozenset(wanted - self._owned - self._gated - REFUSED.keys())
+            self._plain[model.name, dialect] = plain
+        return plain
+
+    def _check_odd(self, name: str, dialect: ApiDialect, model: ServedModel) -> None:
+        if name in self._owned:
+            reason = "is set by the gateway and is not taken from callers; leave it out"
+        elif name in REFUSED:
+            reason = f"is not supported: {REFUSED[name]}"
+        elif name in self._gated:
+            reason = "is switched off here; an operator can allow it in gateway.fields.allow_gated"
+        elif self._refuses_unknown:
+            reason = f"is not a field of {dialect.value} that the engine of model {model.name!r} is known to understand"
+        else:
+            return
+        raise RequestError(ErrorCode.UNSUPPORTED_PARAMETER, f"field {_shown(name)} {reason}", param=_shown(name))
+
+
+def _shown(name: str) -> str:
+    """A field name as it may appear in a message: short and printable, whatever the caller sent."""
+    return "".join(letter if letter.isprintable() else "?" for letter in name[:64])

@@ -1,0 +1,87 @@
+"""What is known once the headers are there: route, request id, trace context, deadline."""
+
+import re
+from dataclasses import dataclass
+
+from headrace.domain.errors import ErrorCode, RequestError
+from headrace.domain.ids import RequestUid
+from headrace.gateway.entry.routes import Route, find_route, refusal_of
+from headrace.gateway.http.exchange import Exchange
+from headrace.ledger.uid import UidSource
+
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
+_TRACEPARENT = re.compile(rb"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+"""Version 00 only; anything else is replaced. Source: W3C Trace Context, section 3.2."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RequestHead:
+    """The head of one request. Mutable: identity and entry fill it in as the request goes on."""
+
+    uid: RequestUid
+    request_id: str
+    traceparent: str
+    tracestate: bytes | None
+    received_at: float
+    """UTC epoch seconds."""
+    route: Route | None
+    timeout_s: float | None
+    """The caller's own deadline, from `x-request-timeout`, relative to the complete request."""
+
+    @property
+    def trace_id(self) -> str:
+        return self.traceparent[3:35]
+
+    @property
+    def engine_lines(self) -> bytes:
+        """Header lines that every attempt at an engine carries."""
+        lines = self.reply_lines
+        return lines if self.tracestate is None else lines + b"tracestate: " + self.tracestate + b"\r\n"
+
+    @property
+    def reply_lines(self) -> bytes:
+        """Header lines that every answer carries."""
+        return f"x-request-id: {self.request_id}\r\ntraceparent: {self.traceparent}\r\n".encode("latin-1")
+
+
+class HeadReader:
+    """Reads heads; makes the ids that a caller did not bring."""
+
+    def __init__(self) -> None:
+        self._uids = UidSource()
+
+    def read(self, exchange: Exchange, received_at: float) -> RequestHead:
+        """Read the head of `exchange`; sets `exchange.error` where its path, method or a header is not served."""
+        uid = self._uids.make_uid(received_at)
+        headers = exchange.headers
+        given_id = headers.get(b"x-request-id")
+        trace = headers.get(b"traceparent")
+        head = RequestHead(
+            uid=uid,
+            request_id=given_id.decode("ascii") if given_id and _REQUEST_ID.fullmatch(given_id) else f"req_{uid}",
+            traceparent=trace.decode("ascii") if trace and _TRACEPARENT.fullmatch(trace) else f"00-{uid}-{uid[16:]}-01",
+            tracestate=headers.get(b"tracestate") if trace else None,
+            received_at=received_at,
+            route=find_route(exchange.path),
+            timeout_s=None,
+        )
+        error = exchange.error or refusal_of(head.route, exchange.method)
+        if error is None and b"content-encoding" in headers:
+            error = RequestError(
+                ErrorCode.INVALID_REQUEST, "compressed bodies are not read; leave out content-encoding"
+            )
+        if error is None and b"x-request-timeout" in headers:
+            head.timeout_s, error = _read_timeout(headers[b"x-request-timeout"])
+        exchange.error = error
+        return head
+
+
+def _read_timeout(value: bytes) -> tuple[float | None, RequestError | None]:
+    try:
+        timeout_s = float(value)
+    except ValueError:
+        timeout_s = -1.0
+    if 0 < timeout_s <= 86400:
+        return timeout_s, None
+    message = "x-request-timeout must be seconds, more than 0 and at most 86400"
+    return None, RequestError(ErrorCode.INVALID_REQUEST, message)

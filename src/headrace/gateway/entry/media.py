@@ -1,0 +1,67 @@
+"""Remote media: an engine that fetches a caller's URL can be made to reach into the operator's network (SSRF).
+
+References to anything but inline data are refused unless their host is in `gateway.fields.media_hosts`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from headrace.domain.errors import ErrorCode, RequestError
+
+MEDIA_KEYS = frozenset({"image_url", "video_url", "audio_url", "input_audio", "file_url", "url"})
+"""Keys whose value, or whose value's `url`, an engine would fetch. Source: OpenAI and Anthropic API references, vLLM's
+multimodal inputs page, read 2026-11."""
+_CONTENT_FIELDS = ("messages", "input", "system", "prompt")
+
+
+class MediaPolicy:
+    """Which remote media may be referred to. Pure."""
+
+    def __init__(self, media_hosts: tuple[str, ...]) -> None:
+        self._hosts = frozenset(host.lower() for host in media_hosts)
+
+    def check(self, body: bytes, fields: Mapping[str, msgspec.Raw]) -> None:
+        """Raises: RequestError UNSUPPORTED_PARAMETER for the first reference that is not allowed.
+
+        Every media key ends in `url` or is `input_audio`; only bodies that hold such a key, or that could hide one
+        behind an escaped ASCII letter, are searched.
+        """
+        if b'url"' not in body and b'input_audio"' not in body and b"\\u00" not in body:
+            return
+        for name in _CONTENT_FIELDS:
+            raw = fields.get(name)
+            if raw is not None:
+                self._search(msgspec.json.decode(raw), name)
+
+    def _search(self, value: Any, field: str) -> None:
+        stack: list[Any] = [value]
+        while stack:
+            item = stack.pop()
+            if isinstance(item, list):
+                stack.extend(item)  # pyright: ignore[reportUnknownArgumentType] (any JSON)
+            elif isinstance(item, dict):
+                for key, inner in item.items():  # pyright: ignore[reportUnknownVariableType] (any JSON)
+                    if isinstance(inner, str):
+                        if key in MEDIA_KEYS:
+                            self._check_reference(inner, field)
+                    else:
+                        stack.append(inner)
+
+    def _check_reference(self, reference: str, field: str) -> None:
+        if reference[:5].lower() == "data:":
+            return
+        try:
+            url = urlsplit(reference)
+            is_allowed = url.scheme in ("http", "https") and (url.hostname or "").lower() in self._hosts
+            shown = url.hostname or url.scheme or "no host"
+        except ValueError:
+            is_allowed, shown = False, "an unreadable URL"
+        if not is_allowed:
+            message = (
+                f"remote media is not fetched from {shown[:128]!r}; send it inline as a data: URL, "
+                "or ask the operator to add the host to gateway.fields.media_hosts"
+            )
+            raise RequestError(ErrorCode.UNSUPPORTED_PARAMETER, message, param=field)

@@ -1,0 +1,139 @@
+"""Body bytes to an InferenceRequest: JSON decoded once, checked, and otherwise left as it is."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from headrace.domain.errors import ErrorCode, RequestError
+from headrace.domain.request import ApiDialect, InferenceRequest
+from headrace.gateway.endpoints.serving import ServedModel, output_limit_aliases
+from headrace.gateway.entry.duplicates import has_duplicate_keys
+from headrace.gateway.entry.fields import FieldPolicy
+from headrace.gateway.entry.media import MediaPolicy
+from headrace.gateway.entry.routes import Route
+
+FindPin = Callable[[str], str | None]
+"""Given a `previous_response_id`, the endpoint that knows it, or None."""
+
+_NO_MEDIA = frozenset({ApiDialect.EMBEDDINGS, ApiDialect.COMPLETIONS})
+
+
+class RequestReader:
+    """Reads request bodies by one gateway plan. Pure; built once per plan."""
+
+    def __init__(self, models: Mapping[str, ServedModel], fields: FieldPolicy, media: MediaPolicy) -> None:
+        self._models = models
+        self._fields = fields
+        self._media = media
+        self._limit_names = output_limit_aliases()
+        self._decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+    def read(self, body: bytes, route: Route, dialect: ApiDialect, find_pin: FindPin) -> InferenceRequest:
+        """Read one body. Raises: RequestError, naming the field and what is allowed."""
+        fields = self._decode_fields(body)
+        name = self._model_name(fields)
+        model = self._models.get(name)
+        if model is None:
+            raise model_not_found(name)
+        if not model.pools_for(route.path):
+            message = f"model {name!r} is not served at {route.path}: " + (
+                "its engines do not have it" if model.pools else "no pool serves the model"
+            )
+            raise RequestError(ErrorCode.ROUTE_NOT_FOUND, message, param="model")
+        self._fields.check(fields, dialect, model)
+        if dialect not in _NO_MEDIA:
+            self._media.check(body, fields)
+        is_stream = _flag(fields, "stream") and dialect is not ApiDialect.EMBEDDINGS
+        return InferenceRequest(
+            dialect=dialect,
+            path=route.path.encode("ascii"),
+            requested_model=name,
+            body=body,
+            fields=fields,
+            is_stream=is_stream,
+            wants_usage=is_stream and _wants_usage(fields),
+            output_limit_tokens=self._output_limit(fields),
+            pinned_endpoint=_pinned_endpoint(fields, find_pin) if dialect is ApiDialect.RESPONSES else None,
+        )
+
+    def _decode_fields(self, body: bytes) -> dict[str, msgspec.Raw]:
+        try:
+            fields = self._decode(body)
+            is_ambiguous = has_duplicate_keys(body, fields)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"the body is not a JSON object: {_reason(error)}") from None
+        except RecursionError:
+            raise RequestError(ErrorCode.INVALID_REQUEST, "the body is nested too deeply") from None
+        if is_ambiguous:
+            message = "the body names a top-level field twice; parsers differ on which one counts, so send it once"
+            raise RequestError(ErrorCode.INVALID_REQUEST, message)
+        return fields
+
+    def _model_name(self, fields: Mapping[str, msgspec.Raw]) -> str:
+        raw = fields.get("model")
+        if raw is None:
+            raise RequestError(ErrorCode.INVALID_REQUEST, "field model is missing", param="model")
+        return _typed(raw, str, "model", "a string")
+
+    def _output_limit(self, fields: Mapping[str, msgspec.Raw]) -> int | None:
+        """All aliases are one limit: two that disagree would let one of them be bypassed."""
+        found: dict[str, int] = {}
+        for name in self._limit_names & fields.keys():
+            limit = _typed(fields[name], int | None, name, "a whole number")
+            if limit is None:
+                continue
+            if limit < 0:
+                raise RequestError(ErrorCode.INVALID_REQUEST, f"{name} is {limit}; give 0 or more", param=name)
+            found[name] = limit
+        if len(set(found.values())) > 1:
+            shown = ", ".join(f"{name}={limit}" for name, limit in sorted(found.items()))
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST, f"output limits disagree: {shown}; give one", param=min(found)
+            )
+        return next(iter(found.values()), None)
+
+
+def model_not_found(name: str) -> RequestError:
+    """The refusal for a model that does not exist, or not for this caller: the two must look alike."""
+    message = f"model {name[:128]!r} does not exist here or is not yours to use; GET /v1/models lists yours"
+    return RequestError(ErrorCode.MODEL_NOT_FOUND, message, param="model")
+
+
+def _flag(fields: Mapping[str, msgspec.Raw], name: str) -> bool:
+    raw = fields.get(name)
+    if raw is None:
+        return False
+    return bool(_typed(raw, bool | None, name, "true or false"))
+
+
+def _wants_usage(fields: Mapping[str, msgspec.Raw]) -> bool:
+    raw = fields.get("stream_options")
+    if raw is None:
+        return False
+    options = _typed(raw, dict[str, msgspec.Raw] | None, "stream_options", "an object")
+    return _flag(options or {}, "include_usage")
+
+
+def _pinned_endpoint(fields: Mapping[str, msgspec.Raw], find_pin: FindPin) -> str | None:
+    raw = fields.get("previous_response_id")
+    response_id = None if raw is None else _typed(raw, str | None, "previous_response_id", "a string")
+    if response_id is None:
+        return None
+    endpoint = find_pin(response_id)
+    if endpoint is None:
+        message = "previous_response_id names an answer that no endpoint here is known to hold; send the whole input"
+        raise RequestError(ErrorCode.UNSUPPORTED_PARAMETER, message, param="previous_response_id")
+    return endpoint
+
+
+def _typed(raw: msgspec.Raw, kind: Any, name: str, allowed: str) -> Any:
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except (msgspec.MsgspecError, ValueError):
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"field {name} must be {allowed}", param=name) from None
+
+
+def _reason(error: Exception) -> str:
+    """The parser's reason; it names positions and kinds, never content."""
+    return str(error)[:120]

@@ -1,0 +1,52 @@
+"""The paths that are served, and no others."""
+
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from headrace.domain.errors import ErrorCode, RequestError
+from headrace.domain.request import ApiDialect
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One served path."""
+
+    path: str
+    methods: tuple[bytes, ...]
+    dialect: ApiDialect | None = None
+    """The API spoken there; None for paths that headrace answers itself."""
+    needs_key: bool = True
+
+
+ROUTES = MappingProxyType(
+    {
+        b"/v1/chat/completions": Route("/v1/chat/completions", (b"POST",), ApiDialect.CHAT_COMPLETIONS),
+        b"/v1/completions": Route("/v1/completions", (b"POST",), ApiDialect.COMPLETIONS),
+        b"/v1/embeddings": Route("/v1/embeddings", (b"POST",), ApiDialect.EMBEDDINGS),
+        b"/v1/responses": Route("/v1/responses", (b"POST",), ApiDialect.RESPONSES),
+        b"/v1/messages": Route("/v1/messages", (b"POST",), ApiDialect.MESSAGES),
+        b"/v1/models": Route("/v1/models", (b"GET", b"HEAD")),
+        b"/health": Route("/health", (b"GET", b"HEAD"), needs_key=False),
+        b"/ready": Route("/ready", (b"GET", b"HEAD"), needs_key=False),
+    }
+)
+ONE_MODEL = Route("/v1/models/{id}", (b"GET", b"HEAD"))
+
+
+def find_route(path: bytes) -> Route | None:
+    """Return the route of `path`, or None."""
+    route = ROUTES.get(path)
+    if route is None and path.startswith(b"/v1/models/") and len(path) > len(b"/v1/models/"):
+        return ONE_MODEL
+    return route
+
+
+def refusal_of(route: Route | None, method: bytes) -> RequestError | None:
+    """Say why this method and path are not served; None where they are."""
+    if route is None:
+        served = ", ".join(route.path for route in ROUTES.values())
+        return RequestError(ErrorCode.ROUTE_NOT_FOUND, f"no such path; served are {served}, {ONE_MODEL.path}")
+    if method not in route.methods and method != b"OPTIONS":
+        allow = ", ".join(method.decode() for method in (*route.methods, b"OPTIONS"))
+        return RequestError(ErrorCode.METHOD_NOT_ALLOWED, f"{route.path} answers {allow}", allow=allow)
+    return None

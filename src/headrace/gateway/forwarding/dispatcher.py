@@ -1,0 +1,38 @@
+"""All deliveries of one worker: starts them, watches their clocks, ends what is left when the worker must go."""
+
+from headrace.domain.errors import ErrorCode, RequestError
+from headrace.gateway.forwarding.delivery import Delivery
+
+
+class Dispatcher:
+    """Keeps the deliveries that have not ended. Concurrency: event loop only."""
+
+    def __init__(self) -> None:
+        self._active: set[Delivery] = set()
+
+    def dispatch(self, delivery: Delivery) -> None:
+        """Start a delivery and watch it to its end."""
+        delivery.start()
+        if not delivery.is_over:
+            self._active.add(delivery)
+
+    def forget(self, delivery: Delivery) -> None:
+        """A delivery is over."""
+        self._active.discard(delivery)
+
+    def sweep(self, now_mono_s: float) -> None:
+        """Let every delivery look at its clocks."""
+        for delivery in list(self._active):
+            delivery.sweep(now_mono_s)
+            if delivery.is_over:
+                self._active.discard(delivery)
+
+    def end_all(self) -> None:
+        """The drain bound has passed: end what is left with an error the caller can see."""
+        for delivery in list(self._active):
+            delivery.end(RequestError(ErrorCode.DRAINING, "the gateway is shutting down; send the request again"))
+        self._active.clear()
+
+    @property
+    def active(self) -> int:
+        return len(self._active)

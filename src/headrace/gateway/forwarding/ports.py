@@ -1,0 +1,93 @@
+"""What forwarding needs of the other steps, declared here by the one who needs it; `pipeline.py` joins them."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Protocol
+
+from headrace.domain.errors import ErrorCode, RequestError
+from headrace.domain.request import InferenceRequest
+from headrace.domain.usage import TokenUsage
+from headrace.gateway.endpoints.endpoint import Endpoint
+from headrace.gateway.forwarding.core.failover import RetryLimits
+from headrace.gateway.forwarding.core.retry_budget import RetryBudget
+
+
+class DeliveryAccount(Protocol):
+    """The account's side of a delivery: filled in as things happen, settled by the pipeline."""
+
+    attempts: int
+    dispatched_mono_s: float | None
+    first_output_mono_s: float | None
+    endpoint: str | None
+    pool: str | None
+    engine: str | None
+    usage: TokenUsage
+    output_events: int
+    detail: str | None
+
+
+class GapHistogram(Protocol):
+    def observe(self, value: float, times: int = 1) -> None: ...
+
+
+class Meters(Protocol):
+    """Counters of one model."""
+
+    retries: int
+    failovers: dict[str, int]
+
+    @property
+    def itl(self) -> GapHistogram: ...
+
+
+class Candidates(Protocol):
+    """Routing, as forwarding sees it."""
+
+    def choose(self, request: InferenceRequest, tried: tuple[Endpoint, ...] = ()) -> Endpoint:
+        """Return an endpoint for the next attempt. Raises: RequestError NO_READY_ENDPOINT."""
+        ...
+
+    def has_other(self, request: InferenceRequest, tried: tuple[Endpoint, ...]) -> bool: ...
+
+
+class Ending(Protocol):
+    """The end of one request. Exactly one of the two is called, once."""
+
+    def delivered(self, status: int, answer_id: str | None) -> None:
+        """The whole answer is on its way to the caller."""
+        ...
+
+    def failed(self, error: RequestError) -> None:
+        """There is no whole answer. Where the head is not out yet, the error is still to be answered."""
+        ...
+
+
+class WorkerMeters(Protocol):
+    """Counters that belong to no model."""
+
+    retry_budget_refusals: int
+
+    def count_cancel(self, endpoint: str) -> None: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class ForwardingSettings:
+    """Forwarding's part of the plan, and what all deliveries share. Replaced whole by a new plan."""
+
+    loop: asyncio.AbstractEventLoop
+    candidates: Candidates
+    budget: RetryBudget
+    retry: RetryLimits
+    meters: WorkerMeters
+    event_bytes: int
+    response_bytes: int
+    heartbeat_s: float | None
+
+
+FAILURE_TEXT: dict[ErrorCode, str] = {
+    ErrorCode.CONNECT_FAILED: "no connection to an engine could be made",
+    ErrorCode.STREAM_BROKEN: "the engine's answer ended before it was complete",
+    ErrorCode.STREAM_STALLED: "the engine fell silent in the middle of its answer",
+    ErrorCode.FIRST_TOKEN_TIMEOUT: "the engine sent no answer in time",
+}
+"""What a caller is told; which endpoint, and what it did, is the operator's business and goes to the log."""

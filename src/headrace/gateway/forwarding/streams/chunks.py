@@ -1,0 +1,109 @@
+"""Streams of `/v1/chat/completions` and `/v1/completions`: `data: {chunk}` events, ended by `data: [DONE]`."""
+
+import msgspec
+
+from headrace.domain.usage import TokenUsage
+from headrace.gateway.forwarding.streams.watch import Usage
+from headrace.gateway.http.sse import event_field, iter_events
+
+
+class Delta(msgspec.Struct):
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+    tool_calls: msgspec.Raw = msgspec.Raw(b"null")
+    function_call: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class Choice(msgspec.Struct):
+    delta: Delta | None = None
+    text: str | None = None
+
+    @property
+    def has_output(self) -> bool:
+        if self.text:
+            return True
+        delta = self.delta
+        if delta is None:
+            return False
+        if delta.content or delta.reasoning_content or delta.reasoning or delta.refusal:
+            return True
+        return bytes(delta.tool_calls) not in (b"null", b"[]") or bytes(delta.function_call) != b"null"
+
+
+class Chunk(msgspec.Struct):
+    choices: list[Choice] | None = None
+    usage: Usage | None = None
+    error: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_decode = msgspec.json.Decoder(Chunk).decode
+_NULL_USAGE = (b',"usage":null', b', "usage": null')
+
+
+class ChunkWatch:
+    """See `StreamWatch`. `hides_usage`: we asked for usage, the caller did not, so it goes out again.
+
+    Most blocks take the short way: output has begun and nothing in the block can be an end, an error, a finish or
+    usage. A marker inside generated text is escaped in JSON, or at worst takes the long way.
+    """
+
+    __slots__ = ("_hides_usage", "answer_id", "error", "has_output", "is_done", "output_events", "usage")
+
+    def __init__(self, *, hides_usage: bool) -> None:
+        self._hides_usage = hides_usage
+        self.has_output = False
+        self.output_events = 0
+        self.is_done = False
+        self.error: bytes | None = None
+        self.usage: TokenUsage | None = None
+        self.answer_id: str | None = None
+
+    def feed(self, block: bytes) -> bytes:
+        if (
+            self.has_output
+            and b'"usage"' not in block
+            and b"[DONE]" not in block
+            and b'"error"' not in block
+            and b'finish_reason":"' not in block
+            and b'finish_reason": "' not in block
+            and b'"delta"' in block
+            and not self.is_done
+            and self.error is None
+        ):
+            self.output_events += block.count(b"\n\n") or block.count(b"\n\r\n")
+            return block
+        events = [event for event in iter_events(block) if self._passes(event)]
+        passed = b"".join(events)
+        if self._hides_usage:
+            for text in _NULL_USAGE:
+                passed = passed.replace(text, b"") if text in passed else passed
+        return passed
+
+    def _passes(self, event: bytes) -> bool:
+        if self.is_done or self.error is not None:
+            return False
+        payload = event_field(event, b"data")
+        if payload is None:  # a comment: the engine's own keep-alive
+            error = event_field(event, b"error")  # llama.cpp has sent `error: {...}` events
+            self.error = error
+            return error is None
+        if payload.strip() == b"[DONE]":
+            self.is_done = True
+            return True
+        try:
+            chunk = _decode(payload)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return True  # not ours to judge: the caller gets what the engine said
+        if bytes(chunk.error) != b"null":
+            self.error = payload
+            return False
+        if chunk.usage is not None:
+            self.usage = chunk.usage.counted()
+            if self._hides_usage and not chunk.choices:
+                return False
+        if any(choice.has_output for choice in chunk.choices or ()):
+            self.has_output = True
+            self.output_events += 1
+        return True

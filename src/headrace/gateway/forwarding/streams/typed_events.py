@@ -1,0 +1,92 @@
+"""Streams of `/v1/responses` and `/v1/messages`: events with a `type`, ended by one of a few terminal types."""
+
+import msgspec
+
+from headrace.domain.usage import TokenUsage
+from headrace.gateway.forwarding.streams.watch import Usage
+from headrace.gateway.http.sse import event_field, iter_events
+
+TERMINAL_TYPES = frozenset({"response.completed", "response.incomplete", "response.failed", "message_stop"})
+"""Source: OpenAI API reference, Responses streaming events; Anthropic API reference, streaming messages."""
+OUTPUT_TYPES = frozenset({"content_block_delta"})
+
+
+class Answer(msgspec.Struct):
+    """`response` of a Responses event, `message` of Anthropic's first one."""
+
+    id: str | None = None
+    usage: Usage | None = None
+
+
+class TypedEvent(msgspec.Struct):
+    type: str = ""
+    response: Answer | None = None
+    message: Answer | str | None = None
+    usage: Usage | None = None
+
+
+_decode = msgspec.json.Decoder(TypedEvent).decode
+
+
+class TypedEventWatch:
+    """See `StreamWatch`. Usage is part of these dialects: nothing is asked for and nothing taken out."""
+
+    __slots__ = ("answer_id", "error", "has_output", "is_done", "output_events", "usage")
+
+    def __init__(self) -> None:
+        self.has_output = False
+        self.output_events = 0
+        self.is_done = False
+        self.error: bytes | None = None
+        self.usage: TokenUsage | None = None
+        self.answer_id: str | None = None
+
+    def feed(self, block: bytes) -> bytes:
+        return b"".join([event for event in iter_events(block) if self._passes(event)])
+
+    def _passes(self, event: bytes) -> bool:
+        if self.error is not None:
+            return False
+        payload = event_field(event, b"data")
+        if payload is None:
+            return True
+        if payload.strip() == b"[DONE]":  # some engines add OpenAI's older end marker
+            return self.is_done
+        if self.is_done:
+            return False
+        try:
+            typed = _decode(payload)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return True
+        if typed.type == "error" or (not typed.type and payload.lstrip().startswith(b'{"error"')):
+            self.error = payload
+            return False
+        self._learn(typed)
+        return True
+
+    def _learn(self, typed: TypedEvent) -> None:
+        answer = typed.response or (typed.message if isinstance(typed.message, Answer) else None)
+        if answer is not None:
+            self.answer_id = answer.id or self.answer_id
+            self._add_usage(answer.usage)
+        self._add_usage(typed.usage)
+        if typed.type in OUTPUT_TYPES or typed.type.endswith(".delta"):
+            self.has_output = True
+            self.output_events += 1
+        if typed.type in TERMINAL_TYPES:
+            self.is_done = True
+
+    def _add_usage(self, usage: Usage | None) -> None:
+        """Anthropic gives input tokens at the start and output tokens at the end: the later value of each counts."""
+        if usage is None:
+            return
+        later, before = usage.counted(), self.usage
+        self.usage = TokenUsage(
+            input_tokens=_later(later.input_tokens, before and before.input_tokens),
+            output_tokens=_later(later.output_tokens, before and before.output_tokens),
+            cached_input_tokens=_later(later.cached_input_tokens, before and before.cached_input_tokens),
+        )
+
+
+def _later(value: int | None, before: int | None) -> int | None:
+    return value if value is not None else before

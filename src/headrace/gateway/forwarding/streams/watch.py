@@ -1,0 +1,69 @@
+"""The contract of stream watchers, and the table of them."""
+
+from typing import Protocol
+
+import msgspec
+
+from headrace.domain.request import ApiDialect, InferenceRequest
+from headrace.domain.usage import TokenUsage
+
+
+class StreamWatch(Protocol):
+    """Sees whole events in order; says what of them the caller gets.
+
+    Concurrency: one stream. Bytes pass unchanged wherever nothing must be taken out.
+    """
+
+    has_output: bool
+    """The first output token has come (not merely a role or a heartbeat)."""
+    output_events: int
+    """Events with output so far; equals tokens where the engine sends one per event."""
+    is_done: bool
+    """The dialect's own end marker has come, and no error before it."""
+    error: bytes | None
+    """The engine's in-band error, as the JSON of its event; what followed it was dropped."""
+    usage: TokenUsage | None
+    answer_id: str | None
+    """Id of the answer, for dialects whose answers can be continued by id."""
+
+    def feed(self, block: bytes) -> bytes:
+        """Take whole events; return what goes on to the caller."""
+        ...
+
+
+class PromptDetails(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class Usage(msgspec.Struct):
+    """`usage` of any of the dialects: OpenAI's two spellings and Anthropic's."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    prompt_tokens_details: PromptDetails | None = None
+    input_tokens_details: PromptDetails | None = None
+    cache_read_input_tokens: int | None = None
+    total_tokens: int | None = None
+
+    def counted(self) -> TokenUsage:
+        """In our words."""
+        details = self.prompt_tokens_details or self.input_tokens_details
+        cached = details.cached_tokens if details else self.cache_read_input_tokens
+        return TokenUsage(
+            input_tokens=self.prompt_tokens if self.prompt_tokens is not None else self.input_tokens,
+            output_tokens=self.completion_tokens if self.completion_tokens is not None else self.output_tokens,
+            cached_input_tokens=cached,
+        )
+
+
+def watch_for(request: InferenceRequest) -> StreamWatch:
+    """Return the watcher of a stream in the request's dialect."""
+    # Imported here, not above: the variants import this module for the contract.
+    from headrace.gateway.forwarding.streams.chunks import ChunkWatch
+    from headrace.gateway.forwarding.streams.typed_events import TypedEventWatch
+
+    if request.dialect in (ApiDialect.CHAT_COMPLETIONS, ApiDialect.COMPLETIONS):
+        return ChunkWatch(hides_usage=request.adds_usage)
+    return TypedEventWatch()

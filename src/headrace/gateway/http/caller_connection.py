@@ -1,0 +1,387 @@
+"""One caller's connection: bytes to Exchanges, in order, within the declared limits.
+
+Requests on one connection are answered one after the other (pipelining is serialised). Anything that two HTTP parsers
+could read differently is refused. Counterpart: `engine_connection.py`.
+"""
+
+import asyncio
+from collections import deque
+from enum import Enum, auto
+from typing import Protocol, cast
+
+import httptools
+
+from headrace.declaration.gateway_plan import LimitsPlan
+from headrace.domain.errors import ErrorCode, RequestError
+from headrace.gateway.http.exchange import Exchange
+from headrace.gateway.http.wire import CONTINUE, DateLine
+
+PIPELINE_DEPTH = 64
+"""Requests that may wait on one connection; a client that sends more without reading is cut off. Chosen."""
+LINGER_S = 2.0
+"""After an early refusal the rest of the request is read and dropped for so long, so that the caller can read why."""
+SHORT_BODY_BYTES = 65536
+"""A refused request with a body up to this size is read to its end, so that its connection lives on. Chosen."""
+SINGLE_HEADERS = frozenset(
+    {b"host", b"content-length", b"transfer-encoding", b"authorization", b"x-api-key", b"content-type"}
+)
+"""Headers that must not be repeated: two parsers could each believe another one. Source: RFC 9112, section 6.3."""
+
+
+class Service(Protocol):
+    """What a connection needs of the gateway."""
+
+    limits: LimitsPlan
+    is_draining: bool
+    """New connections and keep-alive have ended: answers carry `connection: close`."""
+    date: DateLine
+
+    def head_arrived(self, exchange: Exchange) -> None:
+        """Judge the head before any body is read; sets `exchange.error` to refuse."""
+        ...
+
+    def request_arrived(self, exchange: Exchange) -> None:
+        """The request is complete, or `exchange.error` says why it never will be."""
+        ...
+
+    def caller_left(self, exchange: Exchange) -> None:
+        """The caller has gone before anything began to answer it."""
+        ...
+
+    def connection_opened(self, connection: "CallerConnection") -> bool:
+        """False: too many, the connection is closed at once."""
+        ...
+
+    def connection_closed(self, connection: "CallerConnection") -> None: ...
+
+
+class Phase(Enum):
+    """What the connection waits for; each has its own time-out."""
+
+    IDLE = auto()
+    HEAD = auto()
+    BODY = auto()
+    ANSWER = auto()
+    LINGER = auto()
+    """Refused early: what still comes is dropped."""
+    CLOSED = auto()
+
+
+class CallerConnection(asyncio.Protocol):
+    """Transport side of one caller. Concurrency: event loop only."""
+
+    def __init__(self, service: Service, loop: asyncio.AbstractEventLoop) -> None:
+        self.service = service
+        self._loop = loop
+        self._transport: asyncio.Transport = cast(asyncio.Transport, None)
+        self._parser = httptools.HttpRequestParser(self)
+        self._phase = Phase.IDLE
+        self._deadline_mono_s = 0.0
+        self._url = b""
+        self._headers: dict[bytes, bytes] = {}
+        self._repeated: list[bytes] = []
+        self._head_bytes = 0
+        self._body: list[bytes] = []
+        self._body_bytes = 0
+        self._incoming: Exchange | None = None
+        self._waiting: deque[Exchange] = deque()
+        self._current: Exchange | None = None
+        self._is_slow_since: float | None = None
+        self._slow_bytes = 0
+        self._upgrade_body_bytes = 0
+        """Body bytes still to come of a request that offered an upgrade; the parser leaves those to us."""
+
+    # --- transport events
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self.service.limits.write_buffer_bytes)
+        self._enter(Phase.IDLE)
+        if not self.service.connection_opened(self):
+            self.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if self._phase is Phase.LINGER or self._phase is Phase.CLOSED:
+            return
+        if self._upgrade_body_bytes:
+            data = self._take_upgrade_body(data)
+            if not data:
+                return
+        before = self._phase
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._ignore_upgrade(data[upgrade.args[0] :])
+        except httptools.HttpParserError as error:
+            self._refuse(RequestError(ErrorCode.INVALID_REQUEST, f"malformed HTTP request: {error}"))
+        if self._phase is not before and self._phase in (Phase.HEAD, Phase.BODY):
+            self._enter(self._phase)  # only requests that need several reads pay for a deadline
+        if self._phase is Phase.HEAD:
+            # Only reads that began inside the head count: what came before belonged to an earlier request.
+            self._head_bytes += len(data) if before is not Phase.BODY and self._current is None else 0
+            if self._head_bytes > self.service.limits.header_bytes:
+                self._refuse(self._headers_too_large())
+
+    def eof_received(self) -> bool:
+        return False  # a caller that closes its side has left; the transport closes and connection_lost follows
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._phase = Phase.CLOSED
+        current, self._current = self._current, None
+        incoming, self._incoming = self._incoming, None
+        unanswered = [exchange for exchange in (current, *self._waiting, incoming) if exchange is not None]
+        self._waiting.clear()
+        for exchange in unanswered:
+            source = exchange.source
+            exchange.detach()
+            if source is not None:
+                source.caller_left()
+            else:
+                self.service.caller_left(exchange)
+        self.service.connection_closed(self)
+
+    def pause_writing(self) -> None:
+        self._is_slow_since = self._loop.time()
+        self._slow_bytes = self._transport.get_write_buffer_size()
+        if self._current is not None and self._current.source is not None:
+            self._current.source.caller_is_slow()
+
+    def resume_writing(self) -> None:
+        self._is_slow_since = None
+        if self._current is not None and self._current.source is not None:
+            self._current.source.caller_caught_up()
+
+    # --- parser events
+
+    def on_message_begin(self) -> None:
+        self._url = b""
+        self._headers = {}
+        self._repeated = []
+        self._head_bytes = 0
+        self._body = []
+        self._body_bytes = 0
+        self._incoming = None
+        if self._phase is not Phase.LINGER:
+            self._phase = Phase.HEAD
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        if name in self._headers:
+            self._repeated.append(name)
+        else:
+            self._headers[name] = value
+
+    def on_headers_complete(self) -> None:
+        if self._phase is Phase.LINGER:
+            return
+        parser, headers = self._parser, self._headers
+        exchange = Exchange(self, parser.get_method(), self._url.partition(b"?")[0], headers)
+        self._incoming = exchange
+        exchange.is_chunkable = parser.get_http_version() == "1.1"
+        exchange.closes = not parser.should_keep_alive()
+        exchange.error = self._refusal_of_head(exchange)
+        if exchange.error is None:
+            self.service.head_arrived(exchange)
+        if exchange.error is not None and self._has_long_body(headers):
+            self._refuse(exchange.error)
+            return
+        self._phase = Phase.BODY
+        if b"expect" in headers and exchange.error is None and self._current is None:
+            self._transport.write(CONTINUE)
+
+    def on_body(self, body: bytes) -> None:
+        if self._incoming is None or self._phase is Phase.LINGER:
+            return
+        self._body.append(body)
+        self._body_bytes += len(body)
+        if self._body_bytes > self.service.limits.body_bytes:
+            self._refuse(self._body_too_large(self._body_bytes))
+
+    def on_message_complete(self) -> None:
+        exchange, self._incoming = self._incoming, None
+        if exchange is None or self._phase is Phase.LINGER:
+            return
+        if self._parser.should_upgrade() and not self._body:
+            self._upgrade_body_bytes = int(exchange.headers.get(b"content-length", b"0"))
+            if self._upgrade_body_bytes:
+                self._incoming = exchange
+                return
+        exchange.body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        self._body = []
+        if len(self._waiting) >= PIPELINE_DEPTH:
+            message = (
+                f"more than {PIPELINE_DEPTH} requests were sent without reading an answer; read answers in between"
+            )
+            self._refuse(RequestError(ErrorCode.INVALID_REQUEST, message))
+            return
+        self._waiting.append(exchange)
+        self._phase = Phase.ANSWER
+        self._start_next()
+
+    # --- exchanges
+
+    def exchange_finished(self, *, closes: bool) -> None:
+        """The current answer is out: go on with the next request, or close."""
+        self._current = None
+        if closes:
+            self._close()
+        elif self._waiting:
+            self._loop.call_soon(self._start_next)
+        elif self._phase is not Phase.CLOSED:
+            # A next request that is still arriving gets its full time: nobody could have answered it before.
+            self._enter(Phase.IDLE if self._phase is Phase.ANSWER else self._phase)
+
+    def write(self, data: bytes) -> None:
+        self._transport.write(data)
+
+    @property
+    def date_line(self) -> bytes:
+        return self.service.date.line
+
+    def abort(self) -> None:
+        self._phase = Phase.CLOSED
+        self._transport.abort()
+
+    def close_if_idle(self) -> bool:
+        """Close a connection that has no request under way; used when draining."""
+        if self._current is None and not self._waiting and self._phase is Phase.IDLE:
+            self._close()
+            return True
+        return False
+
+    def sweep(self, now_mono_s: float) -> None:
+        """Enforce the time-outs; called every SWEEP_INTERVAL_S."""
+        if self._is_slow_since is not None:
+            self._check_slow_reader(now_mono_s)
+        if self._phase is Phase.ANSWER or now_mono_s < self._deadline_mono_s:
+            return
+        if self._phase is Phase.IDLE:
+            self._close()
+        elif self._phase is Phase.LINGER:
+            self.abort()
+        elif self._current is None and self._phase in (Phase.HEAD, Phase.BODY):
+            part = "headers" if self._phase is Phase.HEAD else "body"
+            limits = self.service.limits
+            bound_s = limits.header_timeout_s if self._phase is Phase.HEAD else limits.body_timeout_s
+            message = f"the request's {part} did not arrive within {bound_s:g} s"
+            self._refuse(RequestError(ErrorCode.REQUEST_TIMEOUT, message))
+
+    # --- inside
+
+    def _start_next(self) -> None:
+        if self._current is not None or not self._waiting or self._phase is Phase.CLOSED:
+            return
+        exchange = self._current = self._waiting.popleft()
+        exchange.received_mono_s = self._loop.time()
+        self.service.request_arrived(exchange)
+
+    def _enter(self, phase: Phase) -> None:
+        limits = self.service.limits
+        if phase is Phase.IDLE:
+            wait_s = limits.idle_timeout_s
+        elif phase is Phase.HEAD:
+            wait_s = limits.header_timeout_s
+        elif phase is Phase.BODY:
+            wait_s = limits.body_timeout_s
+        else:
+            wait_s = LINGER_S
+        self._phase = phase
+        self._deadline_mono_s = self._loop.time() + wait_s
+
+    @staticmethod
+    def _has_long_body(headers: dict[bytes, bytes]) -> bool:
+        """Whether a refused request is cut off rather than read to its end (which keeps the connection)."""
+        if b"transfer-encoding" in headers or b"expect" in headers:
+            return True
+        length = headers.get(b"content-length", b"0")
+        return not length.isdigit() or int(length) > SHORT_BODY_BYTES
+
+    def _refusal_of_head(self, exchange: Exchange) -> RequestError | None:
+        """Refuse what parsers disagree on, and what is over a limit, before any body is read."""
+        headers = exchange.headers
+        for name in self._repeated:
+            if name in SINGLE_HEADERS:
+                return RequestError(ErrorCode.INVALID_REQUEST, f"header {name.decode('latin-1')} is given twice")
+        coding = headers.get(b"transfer-encoding")
+        if coding is not None and (coding.lower() != b"chunked" or b"content-length" in headers):
+            message = "transfer-encoding must be exactly `chunked`, and never beside content-length"
+            return RequestError(ErrorCode.INVALID_REQUEST, message)
+        if exchange.is_chunkable and b"host" not in headers:
+            return RequestError(ErrorCode.INVALID_REQUEST, "an HTTP/1.1 request needs a host header")
+        if self._parser.get_http_version() not in ("1.0", "1.1"):
+            return RequestError(ErrorCode.INVALID_REQUEST, "only HTTP/1.0 and HTTP/1.1 are served here")
+        expect = headers.get(b"expect")
+        if expect is not None and expect.lower() != b"100-continue":
+            return RequestError(ErrorCode.INVALID_REQUEST, "the only expectation served is `100-continue`")
+        size = len(self._url) + sum(len(name) + len(value) + 4 for name, value in headers.items())
+        if size > self.service.limits.header_bytes:
+            return self._headers_too_large()
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit():
+            return RequestError(ErrorCode.INVALID_REQUEST, "content-length must be a plain number")
+        if int(length) > self.service.limits.body_bytes:
+            return self._body_too_large(int(length))
+        return None
+
+    def _refuse(self, error: RequestError) -> None:
+        """End the connection with an error for a request that is not complete and never will be."""
+        exchange = self._incoming or Exchange(self, b"GET", self._url.partition(b"?")[0], self._headers)
+        exchange.error = error
+        exchange.closes = True
+        self._incoming = None
+        self._body = []
+        self._enter(Phase.LINGER)
+        self._waiting.append(exchange)
+        if self._current is None:
+            exchange = self._current = self._waiting.popleft()
+            exchange.received_mono_s = self._loop.time()
+            self.service.request_arrived(exchange)
+
+    def _headers_too_large(self) -> RequestError:
+        limit = self.service.limits.header_bytes
+        return RequestError(ErrorCode.HEADERS_TOO_LARGE, f"request line and headers are over {limit} bytes")
+
+    def _body_too_large(self, size: int) -> RequestError:
+        limit = self.service.limits.body_bytes
+        return RequestError(ErrorCode.BODY_TOO_LARGE, f"the body has {size} bytes or more; the limit is {limit}")
+
+    def _ignore_upgrade(self, rest: bytes) -> None:
+        """A client that offers h2c or a WebSocket is answered in HTTP/1.1, as RFC 9110 section 7.8 allows.
+
+        llhttp ends the message at its head then, whatever content-length says: the body is taken here, since reading
+        it as the next request would be request smuggling.
+        """
+        self._parser = httptools.HttpRequestParser(self)
+        if rest and self._phase not in (Phase.LINGER, Phase.CLOSED):
+            self.data_received(rest)
+
+    def _take_upgrade_body(self, data: bytes) -> bytes:
+        """Take what belongs to the body of a request that offered an upgrade; return what follows it."""
+        body, rest = data[: self._upgrade_body_bytes], data[self._upgrade_body_bytes :]
+        self._upgrade_body_bytes -= len(body)
+        self.on_body(body)
+        if not self._upgrade_body_bytes:
+            self.on_message_complete()
+        return rest
+
+    def _check_slow_reader(self, now_mono_s: float) -> None:
+        waiting = self._transport.get_write_buffer_size()
+        if waiting < self._slow_bytes:
+            self._slow_bytes, self._is_slow_since = waiting, now_mono_s
+        elif now_mono_s - (self._is_slow_since or now_mono_s) > self.service.limits.slow_reader_timeout_s:
+            self.abort()
+
+    def _close(self) -> None:
+        """Close once everything written is out; a refused upload is read to its end for a moment first."""
+        if self._phase is Phase.LINGER and self._transport.can_write_eof():
+            self._transport.write_eof()
+            self._deadline_mono_s = self._loop.time() + LINGER_S
+            return
+        self._phase = Phase.CLOSED
+        self._transport.close()
+
+    def __repr__(self) -> str:
+        return f"CallerConnection({self._phase.name}, waiting={len(self._waiting)})"

@@ -1,0 +1,173 @@
+"""One connection to an engine: sends a request, hands the answer to its reader as it arrives.
+
+Counterpart: `caller_connection.py`. Pooled by `connection_pool.py`.
+"""
+
+import asyncio
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Protocol, cast
+
+import httptools
+
+
+class LossReason(StrEnum):
+    """Why an answer will not come, or not come whole."""
+
+    CONNECT = "connect"
+    """No connection could be made."""
+    STALE = "stale"
+    """A pooled connection turned out closed before any answer byte: the request may be sent again."""
+    BROKEN = "broken"
+    """The connection ended, or became nonsense, before the answer was complete."""
+
+
+class AnswerReader(Protocol):
+    """Whoever waits for an engine's answer.
+
+    Concurrency: event loop; after `answer_complete` or `answer_lost` nothing more is called.
+    """
+
+    def answer_begun(self, status: int, headers: dict[bytes, bytes]) -> None: ...
+
+    def answer_bytes(self, data: bytes) -> None: ...
+
+    def answer_complete(self) -> None: ...
+
+    def answer_lost(self, reason: LossReason, detail: str) -> None: ...
+
+
+class EngineConnection(asyncio.Protocol):
+    """Transport side of one engine connection; one answer at a time."""
+
+    def __init__(
+        self, on_free: Callable[["EngineConnection"], None], on_lost: Callable[["EngineConnection"], None]
+    ) -> None:
+        self._on_free = on_free
+        self._on_lost = on_lost
+        self._transport: asyncio.Transport = cast(asyncio.Transport, None)
+        self._parser = httptools.HttpResponseParser(self)
+        self._reader: AnswerReader | None = None
+        self._is_reused = False
+        self._is_paused = False
+        self._is_begun = False
+        self._is_complete = False
+        self._ends_with_connection = False
+        self._headers: dict[bytes, bytes] = {}
+        self._chunks: list[bytes] = []
+        self.idle_since_mono_s = 0.0
+        self.is_usable = True
+
+    def request(self, head: bytes, body: bytes, reader: AnswerReader) -> None:
+        """Send one request; `reader` hears of its answer."""
+        self._reader = reader
+        self._is_begun = self._is_complete = self._ends_with_connection = False
+        if len(body) < 65536:
+            self._transport.write(head + body)
+        else:
+            self._transport.write(head)
+            self._transport.write(body)
+
+    def pause(self) -> None:
+        """Stop reading: the caller is slower than the engine."""
+        if self._reader is not None and not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        if self._is_paused and not self._transport.is_closing():
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    def cancel(self) -> None:
+        """Close at once: this is how an engine learns that nobody waits any more."""
+        self._reader = None
+        self.is_usable = False
+        self._transport.abort()
+
+    def close(self) -> None:
+        self.is_usable = False
+        self._transport.close()
+
+    # --- transport events
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        reader = self._reader
+        if reader is None:  # an answer that nobody asked for
+            self.close()
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._lose(f"malformed HTTP answer: {error}")
+            return
+        if self._chunks:
+            block = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+            self._chunks = []
+            reader.answer_bytes(block)
+        if self._is_complete and self._reader is reader:
+            self._finish(reader)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_usable = False
+        self._on_lost(self)
+        reader, self._reader = self._reader, None
+        if reader is None:
+            return
+        if self._is_begun and self._ends_with_connection and exc is None:
+            reader.answer_complete()
+        elif not self._is_begun and self._is_reused:
+            reader.answer_lost(LossReason.STALE, "the engine had closed the connection")
+        else:
+            reader.answer_lost(LossReason.BROKEN, f"connection lost: {exc or 'closed by the engine'}")
+
+    # --- parser events
+
+    def on_message_begin(self) -> None:
+        self._headers = {}
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status < 200 or self._reader is None:
+            return
+        self._is_begun = True
+        headers = self._headers
+        self._ends_with_connection = b"content-length" not in headers and b"transfer-encoding" not in headers
+        self._reader.answer_begun(status, headers)
+
+    def on_body(self, body: bytes) -> None:
+        self._chunks.append(body)
+
+    def on_message_complete(self) -> None:
+        self._is_complete = self._is_begun
+
+    # --- inside
+
+    def _finish(self, reader: AnswerReader) -> None:
+        self._reader = None
+        self._is_reused = True
+        if self._parser.should_keep_alive() and not self._transport.is_closing():
+            self.resume()
+            self._on_free(self)
+        else:
+            self.close()
+        reader.answer_complete()
+
+    def _lose(self, detail: str) -> None:
+        reader, self._reader = self._reader, None
+        self.is_usable = False
+        self._transport.abort()
+        if reader is not None:
+            reader.answer_lost(LossReason.BROKEN, detail)
+
+    def __repr__(self) -> str:
+        return f"EngineConnection({'busy' if self._reader else 'idle'}, usable={self.is_usable})"

@@ -1,0 +1,59 @@
+"""Recognises the key of a request: `Authorization: Bearer hr-...`, or `x-api-key` as Anthropic's clients send it."""
+
+from collections.abc import Mapping
+
+from headrace.declaration.gateway_plan import TenantPlan
+from headrace.domain.clock import Clock
+from headrace.domain.errors import ErrorCode, RequestError
+from headrace.domain.ids import KeyId
+from headrace.domain.tenant import Caller, KeyRecord, Scope
+from headrace.tenancy.keys import KeyRing
+
+
+class Identity:
+    """Keys and tenants as they are now; replaced whole when either changes. Pure but for the clock it is given."""
+
+    def __init__(self, ring: KeyRing, tenants: tuple[TenantPlan, ...], clock: Clock) -> None:
+        self._ring = ring
+        self._tenants = {tenant.name: tenant for tenant in tenants}
+        self._clock = clock
+        self._callers: dict[KeyId, Caller] = {}
+
+    def identify(self, headers: Mapping[bytes, bytes]) -> Caller:
+        """Return the caller. Raises: RequestError UNAUTHENTICATED or FORBIDDEN."""
+        token = _token(headers)
+        record = self._ring.find(token, self._clock.wall_s())
+        if record is None:
+            raise RequestError(ErrorCode.UNAUTHENTICATED, "the key is unknown, revoked or expired")
+        return self._callers.get(record.key_id) or self._make_caller(record)
+
+    def _make_caller(self, record: KeyRecord) -> Caller:
+        if record.scope is not Scope.INFERENCE:
+            message = "this is an admin key, which serves the control API only; use an inference key"
+            raise RequestError(ErrorCode.FORBIDDEN, message)
+        tenant = self._tenants.get(record.tenant)
+        if tenant is None:
+            message = f"the key's tenant {record.tenant!r} is no longer declared; ask the operator"
+            raise RequestError(ErrorCode.FORBIDDEN, message)
+        tenant_models = None if "*" in tenant.models else frozenset(tenant.models)
+        key_models = None if record.allowed_models is None else frozenset(record.allowed_models)
+        models = (
+            tenant_models if key_models is None else key_models if tenant_models is None else tenant_models & key_models
+        )
+        caller = Caller(tenant=record.tenant, key_id=record.key_id, models=models)
+        self._callers[record.key_id] = caller
+        return caller
+
+
+def _token(headers: Mapping[bytes, bytes]) -> bytes:
+    given = headers.get(b"authorization")
+    if given is not None:
+        scheme, _, token = given.partition(b" ")
+        if scheme.lower() == b"bearer" and token:
+            return token.strip()
+        message = "the authorization header must be `Bearer hr-...`"
+    elif (api_key := headers.get(b"x-api-key")) is not None:
+        return api_key
+    else:
+        message = "no key was given; send `Authorization: Bearer hr-...`"
+    raise RequestError(ErrorCode.UNAUTHENTICATED, message)

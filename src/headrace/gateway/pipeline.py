@@ -1,0 +1,235 @@
+"""The request's story, step by step: the table of contents of this package.
+
+Steps 1 to 4 are plain calls that return or raise `RequestError`; step 5 calls back. No task and no await: on the hot
+path they would cost as much as half of all the checks together (docs/decisions/0001).
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+import structlog
+
+from headrace.domain.clock import Clock
+from headrace.domain.errors import ErrorCode, RequestError
+from headrace.domain.ids import TenantId
+from headrace.domain.request import ApiDialect
+from headrace.gateway.accounting.account import Account, Books
+from headrace.gateway.admission.gate import Gate
+from headrace.gateway.entry.head import HeadReader, RequestHead
+from headrace.gateway.entry.own_answers import CorsPolicy, list_models, refuse, show_model
+from headrace.gateway.entry.reader import RequestReader, model_not_found
+from headrace.gateway.entry.routes import ONE_MODEL, Route
+from headrace.gateway.forwarding.delivery import Delivery
+from headrace.gateway.forwarding.dispatcher import Dispatcher
+from headrace.gateway.forwarding.ports import ForwardingSettings
+from headrace.gateway.http.exchange import Exchange
+from headrace.gateway.http.wire import JSON_TYPE
+from headrace.gateway.identity.bearer import Identity
+from headrace.gateway.routing.pins import AnswerPins
+from headrace.gateway.routing.router import Router
+
+log = structlog.get_logger("headrace.gateway")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """All that a plan decides, ready to use; replaced whole, in one turn of the loop."""
+
+    reader: RequestReader
+    identity: Identity
+    router: Router
+    cors: CorsPolicy
+    forwarding: ForwardingSettings
+    models: tuple[str, ...]
+
+
+class Pipeline:
+    """Carries each request from its head to its settled account; every one ends in exactly one Outcome."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, books: Books) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._heads = HeadReader()
+        self._books = books
+        self.gate = Gate()
+        self.dispatcher = Dispatcher()
+        self._pins = AnswerPins()
+        self.rules: Rules | None = None
+        """None until the first plan: everything is answered `draining`-like, since no port is open yet."""
+        self.refuses_new = False
+        """True while draining for a shutdown: what is in work goes on, nothing new begins."""
+
+    # --- the story
+
+    def open(self, exchange: Exchange) -> None:
+        """1 entry, 2 identity: the head alone, before any body is read."""
+        head = self._heads.read(exchange, self._clock.wall_s())
+        account = Account(self._books, head.uid, head.request_id, head.trace_id, head.received_at)
+        exchange.state = Progress(self, exchange, head, account)
+        if exchange.error is not None or head.route is None:
+            return
+        account.dialect = head.route.dialect.value if head.route.dialect else None
+        if self.refuses_new and head.route.needs_key:
+            exchange.error = RequestError(ErrorCode.DRAINING, "the gateway is shutting down; send the request again")
+        elif head.route.needs_key and exchange.method != b"OPTIONS":
+            try:
+                account.caller = self._current.identity.identify(exchange.headers)
+            except RequestError as error:
+                exchange.error = error
+
+    def serve(self, exchange: Exchange) -> None:
+        """The whole request is here, or `exchange.error` says why it never will be."""
+        progress = self._progress(exchange)
+        try:
+            self._serve(exchange, progress)
+        except RequestError as error:
+            progress.refuse(error)
+        except Exception as bug:  # the task boundary: the caller gets an id, the log the traceback
+            log.exception("internal bug", error_id=progress.head.uid, error=repr(bug))
+            progress.refuse(
+                RequestError(ErrorCode.INTERNAL_BUG, f"headrace failed; report it with error id {progress.head.uid}")
+            )
+
+    def abandon(self, exchange: Exchange) -> None:
+        """The caller has gone before its request was complete, or before its turn came."""
+        if isinstance(exchange.state, Progress):
+            exchange.state.failed(RequestError(ErrorCode.CALLER_DISCONNECTED, "the caller closed its connection"))
+
+    def _serve(self, exchange: Exchange, progress: "Progress") -> None:
+        head, account, rules = progress.head, progress.account, self._current
+        account.began_mono_s = exchange.received_mono_s
+        if exchange.error is not None:
+            raise exchange.error
+        route, caller = head.route, account.caller
+        if route is None or route.dialect is None or caller is None or exchange.method == b"OPTIONS":
+            self._answer_ourselves(exchange, progress)
+            return
+        request = rules.reader.read(  # 1 entry
+            exchange.body, route, route.dialect, lambda answer_id: self._pins.find(caller.tenant, answer_id)
+        )
+        exchange.body = b""
+        account.is_stream = request.is_stream
+        if not caller.may_use(request.requested_model):  # 2 identity
+            raise model_not_found(request.requested_model)
+        account.model = request.requested_model
+        self.gate.admit(caller.tenant, exchange.received_mono_s)  # 3 admission
+        progress.admitted_for = caller.tenant
+        delivery = progress.delivery = Delivery(  # 4 routing, 5 forwarding
+            request,
+            exchange,
+            account,
+            progress,
+            rules.forwarding,
+            self._books.counters.of(account.model),
+            reply_lines=head.reply_lines + rules.cors.lines_for(exchange),
+            extra_lines=head.engine_lines,
+            deadline_mono_s=exchange.received_mono_s + head.timeout_s if head.timeout_s else None,
+        )
+        self.dispatcher.dispatch(delivery)
+
+    # --- what headrace answers itself
+
+    def _answer_ourselves(self, exchange: Exchange, progress: "Progress") -> None:
+        head, rules = progress.head, self._current
+        route = head.route
+        lines = head.reply_lines + rules.cors.lines_for(exchange)
+        if route is None:
+            raise RequestError(ErrorCode.ROUTE_NOT_FOUND, "no such path")
+        if exchange.method == b"OPTIONS":
+            allow = b", ".join((*route.methods, b"OPTIONS"))
+            progress.answer(204, head.reply_lines + rules.cors.preflight_lines(exchange, allow), b"")
+        elif route.path == "/health":
+            progress.answer(200, lines + JSON_TYPE, b'{"status":"ok"}')
+        elif route.path == "/ready":
+            is_ready = rules.router.is_ready() and not self.refuses_new
+            status, body = (200, b'{"status":"ready"}') if is_ready else (503, b'{"status":"not ready"}')
+            progress.answer(status, lines + JSON_TYPE, body)
+        else:
+            progress.answer(200, lines + JSON_TYPE, self._models_body(route, exchange, progress.account))
+
+    def _models_body(self, route: Route, exchange: Exchange, account: Account) -> bytes:
+        caller = account.caller
+        visible = [name for name in self._current.models if caller is None or caller.may_use(name)]
+        if route is not ONE_MODEL:
+            return list_models(visible)
+        name = exchange.path.removeprefix(b"/v1/models/").decode("utf-8", "replace")
+        if name not in visible:
+            raise model_not_found(name)
+        return show_model(name)
+
+    # --- inside
+
+    @property
+    def _current(self) -> Rules:
+        if self.rules is None:
+            raise RequestError(ErrorCode.NO_READY_ENDPOINT, "the gateway has no plan yet; retry in a moment")
+        return self.rules
+
+    def _progress(self, exchange: Exchange) -> "Progress":
+        if exchange.state is None:  # refused before its head was complete
+            self.open(exchange)
+        state = exchange.state
+        assert isinstance(state, Progress)
+        return state
+
+    def ended(self, progress: "Progress") -> None:
+        """Give back what admission counted, and stop watching; called once per request."""
+        if progress.admitted_for is not None:
+            self.gate.release(progress.admitted_for)
+            progress.admitted_for = None
+        delivery = progress.delivery
+        if delivery is not None and delivery.is_over:
+            self.dispatcher.forget(delivery)
+
+    def now_mono_s(self) -> float:
+        return self._loop.time()
+
+    def refuse(self, exchange: Exchange, head: RequestHead, error: RequestError) -> None:
+        """Answer with an error as a whole response."""
+        cors = self.rules.cors.lines_for(exchange) if self.rules else b""
+        refuse(exchange, head, error, cors)
+
+    def remember_answer(self, account: Account, answer_id: str) -> None:
+        """Keep which endpoint holds a stored answer, for `previous_response_id`."""
+        if account.dialect == ApiDialect.RESPONSES and account.caller is not None and account.endpoint is not None:
+            self._pins.remember(account.caller.tenant, answer_id, account.endpoint)
+
+
+class Progress:
+    """One request between its steps: what must be undone and settled at its end (6 accounting). Implements `Ending`."""
+
+    __slots__ = ("_exchange", "_pipeline", "account", "admitted_for", "delivery", "head")
+
+    def __init__(self, pipeline: Pipeline, exchange: Exchange, head: RequestHead, account: Account) -> None:
+        self._pipeline = pipeline
+        self._exchange = exchange
+        self.head = head
+        self.account = account
+        self.admitted_for: TenantId | None = None
+        self.delivery: Delivery | None = None
+
+    def delivered(self, status: int, answer_id: str | None) -> None:
+        if answer_id is not None:
+            self._pipeline.remember_answer(self.account, answer_id)
+        self._settle(None, status)
+
+    def failed(self, error: RequestError) -> None:
+        self.refuse(error)
+
+    def answer(self, status: int, lines: bytes, body: bytes) -> None:
+        """An answer of our own: nothing to account but the request itself."""
+        self._exchange.respond(status, lines, body)
+        self._settle(None, status)
+
+    def refuse(self, error: RequestError) -> None:
+        """End with an error: answered here unless the stream's head is out, which forwarding has ended in-band."""
+        status = 200 if self._exchange.is_streaming else error.spec.http_status
+        if not self._exchange.is_streaming:
+            self._pipeline.refuse(self._exchange, self.head, error)
+        self._settle(error.code, status)
+
+    def _settle(self, code: ErrorCode | None, status: int) -> None:
+        self._pipeline.ended(self)
+        self.account.settle(code, status, self._pipeline.now_mono_s())
+        self.delivery = None
+        self._exchange.state = None

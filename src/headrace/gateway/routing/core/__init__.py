@@ -1,0 +1,1 @@
+"""Pure decisions of routing: no clock, no sockets."""

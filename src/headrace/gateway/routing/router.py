@@ -1,0 +1,64 @@
+"""Chooses an endpoint for an attempt: usable ones of the model's pools, not tried yet, least loaded."""
+
+from collections.abc import Mapping
+
+from headrace.domain.errors import ErrorCode, RequestError
+from headrace.domain.request import InferenceRequest
+from headrace.gateway.endpoints.directory import EndpointDirectory, count_states
+from headrace.gateway.endpoints.endpoint import Endpoint
+from headrace.gateway.endpoints.serving import ServedModel
+from headrace.gateway.routing.core.least_loaded import pick_least_loaded
+
+
+class Router:
+    """Routes by one gateway plan; endpoint states are read at each choice. Concurrency: event loop only."""
+
+    def __init__(self, models: Mapping[str, ServedModel], directory: EndpointDirectory) -> None:
+        self._directory = directory
+        self._pools: dict[tuple[str, bytes], tuple[str, ...]] = {}
+        self._models = models
+        self._turn = 0
+
+    def choose(self, request: InferenceRequest, tried: tuple[Endpoint, ...] = ()) -> Endpoint:
+        """Return the endpoint for the next attempt; one already tried only where no other is usable.
+
+        Raises: RequestError NO_READY_ENDPOINT, saying what the endpoints are doing.
+        """
+        usable = [endpoint for endpoint in self._candidates(request) if endpoint.is_usable]
+        fresh = [endpoint for endpoint in usable if endpoint not in tried] if tried else usable
+        if not usable:
+            raise self._nothing_ready(request)
+        self._turn += 1
+        return pick_least_loaded(fresh or usable, self._turn)
+
+    def has_other(self, request: InferenceRequest, tried: tuple[Endpoint, ...]) -> bool:
+        """Whether an endpoint that was not tried yet is usable."""
+        return any(endpoint.is_usable and endpoint not in tried for endpoint in self._candidates(request))
+
+    def is_ready(self) -> bool:
+        """Whether any pool can answer."""
+        return any(endpoint.is_usable for endpoint in self._directory)
+
+    def _candidates(self, request: InferenceRequest) -> list[Endpoint] | tuple[Endpoint, ...]:
+        key = (request.requested_model, request.path)
+        pools = self._pools.get(key)
+        if pools is None:
+            served = self._models[request.requested_model].pools_for(request.path.decode("ascii"))
+            pools = self._pools[key] = tuple(pool.name for pool in served)
+        if len(pools) == 1:
+            found = self._directory.of_pool(pools[0])
+        else:
+            found = [endpoint for pool in pools for endpoint in self._directory.of_pool(pool)]
+        if request.pinned_endpoint is not None:
+            return [endpoint for endpoint in found if endpoint.endpoint_id == request.pinned_endpoint]
+        return found
+
+    def _nothing_ready(self, request: InferenceRequest) -> RequestError:
+        candidates = tuple(self._candidates(request))
+        states = ", ".join(f"{count} {state.value}" for state, count in sorted(count_states(candidates).items()))
+        message = (
+            f"model {request.requested_model!r} has {len(candidates)} endpoints, 0 ready"
+            + (f" ({states})" if states else "")
+            + "; operators: headrace status"
+        )
+        return RequestError(ErrorCode.NO_READY_ENDPOINT, message)

@@ -1,0 +1,305 @@
+"""One gateway process: composes the steps, adopts plans, accepts callers, drains. Counterpart: `fleet/deploy`.
+
+The composition root of the request's side: with `pipeline.py` the only module that knows more than one step.
+"""
+
+import asyncio
+import os
+import socket
+import ssl
+import time
+
+import structlog
+
+from headrace import __version__
+from headrace.declaration.gateway_plan import GatewayPlan, LimitsPlan
+from headrace.domain.clock import SystemClock
+from headrace.domain.endpoint import EndpointState
+from headrace.domain.tenant import KeyRecord
+from headrace.domain.worker import EndpointStatus, WorkerStatus
+from headrace.gateway.accounting.account import Books
+from headrace.gateway.accounting.counters import Counters
+from headrace.gateway.accounting.exposition import EndpointSample, Exposition, WorkerSample
+from headrace.gateway.endpoints.addresses import PlanError
+from headrace.gateway.endpoints.directory import EndpointDirectory
+from headrace.gateway.endpoints.discovery import DnsDiscovery
+from headrace.gateway.endpoints.prober import Prober
+from headrace.gateway.endpoints.serving import serving_table
+from headrace.gateway.entry.fields import FieldPolicy
+from headrace.gateway.entry.media import MediaPolicy
+from headrace.gateway.entry.own_answers import CorsPolicy
+from headrace.gateway.entry.reader import RequestReader
+from headrace.gateway.forwarding.core.failover import RetryLimits
+from headrace.gateway.forwarding.core.retry_budget import RetryBudget
+from headrace.gateway.forwarding.ports import ForwardingSettings
+from headrace.gateway.http.caller_connection import CallerConnection
+from headrace.gateway.http.certificate import ServerCertificate
+from headrace.gateway.http.exchange import Exchange
+from headrace.gateway.http.sweeper import SWEEP_INTERVAL_S, Sweeper
+from headrace.gateway.http.wire import DateLine
+from headrace.gateway.identity.bearer import Identity
+from headrace.gateway.pipeline import Pipeline, Rules
+from headrace.gateway.routing.router import Router
+from headrace.gateway.tasks import spawn
+from headrace.ledger.flusher import Flusher
+from headrace.ledger.journal import JournalWriter
+from headrace.ledger.lines import RotatingLines
+from headrace.settings import Settings
+from headrace.tenancy.keys import KeyRing
+
+log = structlog.get_logger("headrace.gateway")
+BACKLOG = 4096
+"""Connections that may wait in the kernel, also while a worker is being replaced. Bounded by net.core.somaxconn."""
+
+
+class Worker:
+    """Implements `Service` for the wire. Concurrency: event loop only; the flusher has a thread of its own."""
+
+    def __init__(
+        self, settings: Settings, serial: int, listener: socket.socket, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._settings = settings
+        self._serial = serial
+        self._listener = listener
+        self._loop = loop
+        self._clock = SystemClock()
+        self._counters = Counters()
+        self._directory = EndpointDirectory(loop)
+        self._budget = RetryBudget(ratio=0.0, minimum=0, now_mono_s=loop.time())
+        self._books = Books(self._counters, record=lambda _: None, line=None)
+        self._journal: JournalWriter | None = None
+        self._lines: RotatingLines | None = None
+        self._flusher: Flusher | None = None
+        self._connections: set[CallerConnection] = set()
+        self._server: asyncio.Server | None = None
+        self._certificate: ServerCertificate | None = None
+        self._certificate_watch: asyncio.Task[None] | None = None
+        self._keys: tuple[KeyRecord, ...] = ()
+        self.plan: GatewayPlan | None = None
+        self._sweeper = Sweeper(loop)
+        self._background: list[asyncio.Task[None]] = []
+        self._exposition = Exposition(self._counters, self._sample)
+        self.pipeline = Pipeline(loop, self._clock, self._books)
+        self.date = DateLine()
+        self.is_draining = False
+        self.limits: LimitsPlan
+        self.gone = asyncio.Event()
+        """Set when a drain has ended: the process may exit."""
+
+    # --- plans and keys
+
+    async def configure(self, plan: GatewayPlan) -> None:
+        """Adopt `plan` whole. Raises: PlanError; then nothing has changed."""
+        adoption = self._directory.prepare(plan)
+        certificate = self._prepare_certificate(plan)
+        rules = self._make_rules(plan)
+        if (self.plan is not None) and (certificate is None) != (self._certificate is None):
+            raise PlanError("gateway.tls cannot be switched on or off while running; use headrace down and up")
+        self._directory.adopt(adoption)
+        self._counters.adopt(plan.models)
+        self._budget.adopt(ratio=plan.retry_budget_ratio, minimum=plan.retry_budget_minimum)
+        self.pipeline.gate.adopt(plan, self._loop.time())
+        self.pipeline.rules = rules
+        self.limits = plan.limits
+        self.plan = plan
+        self._open_books(plan)
+        if self._server is None:
+            self._start_background()
+            self._certificate = certificate
+            await self._listen()
+            if certificate is not None:
+                self._certificate_watch = spawn(certificate.watch(), "watch certificate")
+
+    def set_keys(self, keys: tuple[KeyRecord, ...]) -> None:
+        """Replace the known keys; in force for the next head that arrives."""
+        self._keys = keys
+        if self.plan is not None:
+            self.pipeline.rules = self._make_rules(self.plan)
+
+    def _make_rules(self, plan: GatewayPlan) -> Rules:
+        models = serving_table(plan)
+        router = Router(models, self._directory)
+        return Rules(
+            reader=RequestReader(
+                models,
+                FieldPolicy(unknown_fields=plan.unknown_fields, allow_gated=plan.allow_gated),
+                MediaPolicy(plan.media_hosts),
+            ),
+            identity=Identity(KeyRing(self._keys), plan.tenants, self._clock),
+            router=router,
+            cors=CorsPolicy(plan.cors_origins, plan.cors_max_age_s),
+            forwarding=ForwardingSettings(
+                loop=self._loop,
+                candidates=router,
+                budget=self._budget,
+                retry=RetryLimits(max_attempts=plan.retry_max_attempts, backoff_s=plan.retry_backoff_s),
+                meters=self._counters,
+                event_bytes=plan.limits.event_bytes,
+                response_bytes=plan.limits.response_bytes,
+                heartbeat_s=plan.heartbeat_s,
+            ),
+            models=plan.models,
+        )
+
+    def _prepare_certificate(self, plan: GatewayPlan) -> ServerCertificate | None:
+        if plan.tls_certificate is None or plan.tls_key is None:
+            return None
+        try:
+            return ServerCertificate(plan.tls_certificate, plan.tls_key)
+        except (OSError, ssl.SSLError) as error:
+            raise PlanError(f"gateway.tls: cannot use {plan.tls_certificate} with {plan.tls_key}: {error}") from error
+
+    def _open_books(self, plan: GatewayPlan) -> None:
+        if self._journal is None or self._lines is None or self._flusher is None:
+            self._journal = JournalWriter(
+                self._settings.journal_dir,
+                worker=self._serial,
+                pid=os.getpid(),
+                started_at=time.time(),  # noqa: TID251 (names the segment, never subtracted)
+                buffer_records=plan.buffer_records,
+                segment_bytes=plan.segment_bytes,
+                journal_bytes=plan.journal_bytes,
+            )
+            self._lines = RotatingLines(
+                self._settings.log_dir / "requests.jsonl", log_bytes=plan.log_bytes, log_files=plan.log_files
+            )
+            self._flusher = Flusher([self._journal, self._lines], interval_s=plan.flush_interval_s)
+            self._flusher.start()
+        self._flusher.interval_s = plan.flush_interval_s
+        self._lines.log_bytes, self._lines.log_files = plan.log_bytes, plan.log_files
+        self._books.record = self._journal.append
+        self._books.line = self._lines.append if plan.request_log else None
+
+    # --- life
+
+    def _start_background(self) -> None:
+        self._sweeper.add(self._sweep)
+        self._sweeper.add(self.pipeline.dispatcher.sweep)
+        self._sweeper.add(self._directory.sweep)
+        self._sweeper.start()
+        self._background = [
+            spawn(Prober(self._directory, self._loop).run(), "prober"),
+            spawn(DnsDiscovery(self._directory, self._loop).run(), "discovery"),
+        ]
+
+    async def _listen(self) -> None:
+        self._server = await self._loop.create_server(
+            lambda: CallerConnection(self, self._loop),
+            sock=self._listener,
+            ssl=self._certificate.context if self._certificate else None,
+            backlog=BACKLOG,
+        )
+
+    async def drain(self, bound_s: float, *, is_replacement: bool) -> None:
+        """Stop accepting, finish what is in work, end the rest in-band after `bound_s`, and set `gone`."""
+        if self.is_draining:
+            return
+        self.is_draining = True
+        self.pipeline.refuses_new = not is_replacement
+        if self._server is not None:
+            self._server.close()
+        deadline = self._loop.time() + bound_s
+        while self._loop.time() < deadline and self._has_work(is_replacement=is_replacement):  # noqa: ASYNC110
+            await asyncio.sleep(SWEEP_INTERVAL_S / 5)  # a drain ends by many causes: no one event says so
+        self.pipeline.refuses_new = True
+        self.pipeline.dispatcher.end_all()
+        for connection in list(self._connections):
+            connection.close_if_idle()
+        await asyncio.sleep(0.05)  # lets the last bytes reach the kernel
+        await self._stop()
+
+    def _has_work(self, *, is_replacement: bool) -> bool:
+        if not is_replacement:
+            for connection in list(self._connections):
+                connection.close_if_idle()
+        # When replaced, an idle connection may carry one more request any moment: it is answered, then closed.
+        return bool(self._connections) if is_replacement else self.pipeline.dispatcher.active > 0
+
+    async def _stop(self) -> None:
+        for task in (*self._background, *([self._certificate_watch] if self._certificate_watch else [])):
+            task.cancel()
+        self._sweeper.stop()
+        for connection in list(self._connections):
+            connection.abort()
+        for endpoint in self._directory:
+            endpoint.connections.close()
+        if self._flusher is not None:
+            await self._loop.run_in_executor(None, self._flusher.close)
+        self.gone.set()
+
+    # --- Service, for the wire
+
+    def head_arrived(self, exchange: Exchange) -> None:
+        self.pipeline.open(exchange)
+
+    def request_arrived(self, exchange: Exchange) -> None:
+        self.pipeline.serve(exchange)
+
+    def caller_left(self, exchange: Exchange) -> None:
+        self.pipeline.abandon(exchange)
+
+    def connection_opened(self, connection: CallerConnection) -> bool:
+        if len(self._connections) >= self.limits.connections:
+            return False
+        self._connections.add(connection)
+        return True
+
+    def connection_closed(self, connection: CallerConnection) -> None:
+        self._connections.discard(connection)
+
+    def _sweep(self, now_mono_s: float) -> None:
+        self.date.refresh()
+        for connection in list(self._connections):
+            connection.sweep(now_mono_s)
+
+    # --- what the supervisor asks for
+
+    def metrics_text(self) -> str:
+        return self._exposition.text()
+
+    def status(self) -> WorkerStatus:
+        rules = self.pipeline.rules
+        return WorkerStatus(
+            pid=os.getpid(),
+            version=__version__,
+            plan_revision=self.plan.revision if self.plan else 0,
+            is_ready=rules is not None and rules.router.is_ready() and not self.is_draining,
+            is_draining=self.is_draining,
+            in_flight=self.pipeline.gate.in_flight,
+            connections=len(self._connections),
+            requests=self._counters.requests,
+            endpoints=tuple(
+                EndpointStatus(
+                    endpoint=endpoint.endpoint_id,
+                    pool=endpoint.plan.name,
+                    engine=endpoint.plan.engine,
+                    state=(EndpointState.DRAINING if endpoint.is_draining else endpoint.state).value,
+                    reason=endpoint.reason,
+                    since_at=endpoint.since_at,
+                    in_flight=endpoint.in_flight,
+                    requests=endpoint.requests,
+                    failures=endpoint.failures,
+                )
+                for endpoint in self._directory
+            ),
+            journal_dropped=self._journal.dropped if self._journal else 0,
+        )
+
+    def _sample(self) -> WorkerSample:
+        return WorkerSample(
+            in_flight=self.pipeline.gate.in_flight,
+            connections=len(self._connections),
+            journal_dropped=self._journal.dropped if self._journal else 0,
+            journal_pending=self._journal.pending if self._journal else 0,
+            log_dropped=self._lines.dropped if self._lines else 0,
+            endpoints=tuple(
+                EndpointSample(
+                    endpoint=endpoint.endpoint_id,
+                    state=EndpointState.DRAINING if endpoint.is_draining else endpoint.state,
+                    in_flight=endpoint.in_flight,
+                    requests=endpoint.requests,
+                    failures=endpoint.failures,
+                )
+                for endpoint in self._directory
+            ),
+        )

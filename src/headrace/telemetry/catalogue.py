@@ -1,0 +1,132 @@
+"""Every metric that headrace exposes: name, kind, labels, buckets, meaning. docs/metrics.md is generated from it.
+
+Label values are bounded: declared names, closed enums, and nothing a caller can invent (PAINS 14).
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class MetricKind(StrEnum):
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricSpec:
+    """One metric. A counter's exposed name ends in `_total`, as Prometheus asks."""
+
+    name: str
+    kind: MetricKind
+    labels: tuple[str, ...]
+    unit: str
+    description: str
+    buckets: tuple[float, ...] = ()
+    """Upper bounds of a histogram's buckets, without +Inf."""
+
+
+UNKNOWN_MODEL = "unknown"
+"""Label of requests that name no declared model, however many names callers make up."""
+
+FIRST_TOKEN_BUCKETS_S = (
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0,
+)  # fmt: skip
+"""From a cached small model to a long prompt on a busy engine; near vLLM's own, so that the two can be compared."""
+TOKEN_BUCKETS_S = (
+    0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0,
+)  # fmt: skip
+"""Fine around 10-100 ms, where readers notice."""
+END_TO_END_BUCKETS_S = (
+    0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 120.0, 240.0, 480.0, 960.0,
+)  # fmt: skip
+QUEUE_BUCKETS_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+
+
+def _counter(name: str, labels: tuple[str, ...], unit: str, description: str) -> MetricSpec:
+    return MetricSpec(name=name, kind=MetricKind.COUNTER, labels=labels, unit=unit, description=description)
+
+
+def _gauge(name: str, labels: tuple[str, ...], unit: str, description: str) -> MetricSpec:
+    return MetricSpec(name=name, kind=MetricKind.GAUGE, labels=labels, unit=unit, description=description)
+
+
+def _histogram(name: str, description: str, buckets: tuple[float, ...]) -> MetricSpec:
+    return MetricSpec(
+        name=name,
+        kind=MetricKind.HISTOGRAM,
+        labels=("model",),
+        unit="seconds",
+        description=description,
+        buckets=buckets,
+    )
+
+
+REQUESTS = _counter(
+    "headrace_requests_total", ("model", "outcome", "code"), "requests",
+    "Requests by outcome and error code (empty when completed); every request is counted exactly once.",
+)  # fmt: skip
+TTFT = _histogram(
+    "headrace_ttft_seconds", "Time to first token, observer gateway: request complete to first output event.",
+    FIRST_TOKEN_BUCKETS_S,
+)  # fmt: skip
+TPOT = _histogram(
+    "headrace_tpot_seconds", "(E2E - TTFT) / (output tokens - 1) per completed stream of two tokens or more.",
+    TOKEN_BUCKETS_S,
+)  # fmt: skip
+ITL = _histogram(
+    "headrace_itl_seconds",
+    "Gap between consecutive output events of a stream; events that arrive together have gap 0. Equals the inter-token "
+    "latency where the engine sends one token per event.",
+    TOKEN_BUCKETS_S,
+)  # fmt: skip
+E2E = _histogram("headrace_e2e_seconds", "Request complete to last byte, completed requests.", END_TO_END_BUCKETS_S)
+QUEUE = _histogram("headrace_queue_seconds", "Request complete to dispatch to an engine.", QUEUE_BUCKETS_S)
+TOKENS = _counter(
+    "headrace_tokens_total", ("model", "kind"), "tokens", "Tokens as engines counted them: input, cached_input, output."
+)
+IN_FLIGHT = _gauge("headrace_in_flight_requests", (), "requests", "Admitted requests that have not ended.")
+CONNECTIONS = _gauge("headrace_caller_connections", (), "connections", "Open connections of callers.")
+RETRIES = _counter("headrace_retries_total", ("model",), "attempts", "Attempts repeated at the same endpoint.")
+FAILOVERS = _counter(
+    "headrace_failovers_total", ("model", "code"), "attempts", "Attempts moved to another endpoint, by cause."
+)
+RETRY_BUDGET_REFUSALS = _counter(
+    "headrace_retry_budget_refusals_total",
+    (),
+    "attempts",
+    "Attempts not repeated because the retry budget was used up.",
+)
+CANCELS = _counter(
+    "headrace_engine_cancels_total",
+    ("endpoint",),
+    "requests",
+    "Requests closed at an engine before their answer was whole.",
+)
+ENDPOINT_STATE = _gauge(
+    "headrace_endpoint_state", ("endpoint", "state"), "boolean", "1 for the state the endpoint is in."
+)
+ENDPOINT_IN_FLIGHT = _gauge(
+    "headrace_endpoint_in_flight_requests", ("endpoint",), "requests", "Requests at the endpoint now."
+)
+ENDPOINT_REQUESTS = _counter(
+    "headrace_endpoint_requests_total", ("endpoint",), "attempts", "Attempts sent to the endpoint."
+)
+ENDPOINT_FAILURES = _counter(
+    "headrace_endpoint_failures_total", ("endpoint",), "attempts", "Attempts that failed by the engine's fault."
+)
+JOURNAL_DROPPED = _counter(
+    "headrace_journal_dropped_records_total", (), "records", "Ledger records lost: disk full or too slow."
+)
+JOURNAL_PENDING = _gauge("headrace_journal_pending_records", (), "records", "Ledger records not on disk yet.")
+LOG_DROPPED = _counter(
+    "headrace_request_log_dropped_lines_total", (), "lines", "Request log lines lost: disk full or too slow."
+)
+LEDGER_LAG = _gauge("headrace_ledger_lag_records", (), "records", "Records on disk that are not in the database yet.")
+
+METRICS: tuple[MetricSpec, ...] = (
+    REQUESTS, TTFT, TPOT, ITL, E2E, QUEUE, TOKENS, IN_FLIGHT, CONNECTIONS, RETRIES, FAILOVERS, RETRY_BUDGET_REFUSALS,
+    CANCELS, ENDPOINT_STATE, ENDPOINT_IN_FLIGHT, ENDPOINT_REQUESTS, ENDPOINT_FAILURES, JOURNAL_DROPPED, JOURNAL_PENDING,
+    LOG_DROPPED, LEDGER_LAG,
+)  # fmt: skip
+"""All of them, in the order of docs/metrics.md."""

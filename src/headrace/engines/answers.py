@@ -18,13 +18,12 @@ SHOWN_CHARACTERS = 500
 
 CALLER_STATUSES: Mapping[int, ErrorCode] = {
     400: ErrorCode.INVALID_REQUEST,
-    404: ErrorCode.MODEL_NOT_FOUND,
     413: ErrorCode.BODY_TOO_LARGE,
     415: ErrorCode.INVALID_REQUEST,
     422: ErrorCode.INVALID_REQUEST,
 }
-"""Statuses with which an engine blames the caller. 401 and 403 are not among them: the caller's key is ours to judge,
-so there the engine rejects the credentials that headrace shows it."""
+"""Statuses with which an engine blames the caller. Not 401 and 403, where it rejects the credentials that headrace
+shows, nor 404, where it lacks a model or path that headrace chose: those are the deployment's fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +31,7 @@ class ErrorAnswer:
     """An engine's error answer, whatever its shape."""
 
     status: int
-    """Of the answer, or of the code inside an in-band event; 0 where there is none."""
+    """Of the answer, or the one that its `code` gives."""
     message: str
     type: str
     """`error.type`, or empty."""
@@ -48,16 +47,16 @@ class ErrorAnswer:
 def read_error(status: int, body: bytes) -> ErrorAnswer:
     """Read `{"error": {...}}`, `{"error": "text"}`, a flat `{"message": ...}`, `{"detail": ...}` or plain text.
 
-    `status` is the answer's, or 200 (or 0) for an event within a stream, whose own `code` then counts.
+    A `code` that is an HTTP status wins over `status`, since events within a stream carry only that.
     """
     error = _innermost(body)
     if isinstance(error, Mapping):
         members = cast("Mapping[str, Any]", error)
         message = members.get("message") or members.get("detail") or ""
         code = members.get("code")
-        is_inner = status < 400 and isinstance(code, int) and not isinstance(code, bool)
+        is_status = isinstance(code, int) and not isinstance(code, bool) and 400 <= code < 600
         return ErrorAnswer(
-            status=cast("int", code) if is_inner else status,
+            status=cast("int", code) if is_status else status,
             message=shorten(message if isinstance(message, str) else _as_text(message)),
             type=_text(members.get("type")),
             param=_text(members.get("param")) or None,

@@ -8,6 +8,9 @@ from headrace.engines.contract import FieldRule
 GENERATION_PATHS = frozenset({"/v1/chat/completions", "/v1/completions"})
 """What every engine of OpenAI's API serves."""
 
+ALL_PATHS = GENERATION_PATHS | {"/v1/embeddings", "/v1/responses", "/v1/messages"}
+"""What headrace can pass on. Source: the routes of vLLM 0.32.0, SGLang 0.5.23 and llama.cpp b11549, asked or listed."""
+
 OPENAI_OUTPUT_LIMITS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens"})
 """Output limits of the chat, completions and responses APIs. Source: OpenAI's API reference."""
 

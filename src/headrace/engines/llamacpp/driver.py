@@ -20,7 +20,7 @@ from headrace.engines.contract import (
     ProbeVerdict,
     ReplicaSpec,
 )
-from headrace.engines.dialects import OPENAI_OUTPUT_LIMITS, field_table
+from headrace.engines.dialects import ALL_PATHS, OPENAI_OUTPUT_LIMITS, field_table
 from headrace.engines.llamacpp.config import ProcessConfig
 from headrace.engines.llamacpp.gguf_facts import has_pooling
 from headrace.engines.probes import judge
@@ -33,12 +33,12 @@ NO_BROWSER_ORIGIN = "https://browsers.invalid"
 
 _TOO_LONG = (
     re.compile(r"exceeds? the available context size", re.IGNORECASE),
-    re.compile(r"input is too large to process", re.IGNORECASE),
+    re.compile(r"input .{0,40}is too large to process", re.IGNORECASE),
 )
 """Source: answers of xllamacpp 2026.10.11549 (tests/captures/llamacpp)."""
 
 DIALECT = Dialect(
-    paths=frozenset({"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/messages"}),
+    paths=ALL_PATHS,
     fields=field_table(
         safe=(
             # sampling
@@ -70,7 +70,6 @@ DIALECT = Dialect(
             "xtc_threshold",
             # prompt and answer
             "add_generation_prompt",
-            "chat_template_kwargs",  # only variables of the template; llama.cpp never takes a template from a request
             "continue_final_message",
             "n_discard",
             "n_indent",
@@ -85,6 +84,7 @@ DIALECT = Dialect(
         gated=(
             "backend_sampling",
             "chat_template",
+            "chat_template_kwargs",
             "grammar",  # a hostile grammar can cost unbounded time; response_format is the bounded way
             "json_schema",
             "n_cache_reuse",

@@ -1,0 +1,1 @@
+"""any other server of OpenAI's API: see `driver`."""

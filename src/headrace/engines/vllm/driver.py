@@ -1,0 +1,94 @@
+"""The vLLM driver: attaches to `vllm serve` that already runs. Source: vLLM 0.33.0's wheel; 0.32.0 run on CPU."""
+
+import re
+
+from headrace.domain.endpoint import EngineKind
+from headrace.engines.answers import read_error, translate
+from headrace.engines.contract import (
+    Dialect,
+    EngineError,
+    EngineUnavailableError,
+    Launch,
+    ProbeReply,
+    ProbeVerdict,
+    ReplicaSpec,
+)
+from headrace.engines.dialects import ALL_PATHS, HF_SAMPLING_FIELDS, OPENAI_OUTPUT_LIMITS, field_table
+from headrace.engines.probes import attach_only, judge
+
+_TOO_LONG = (
+    re.compile(r"maximum context length is \d+", re.IGNORECASE),
+    re.compile(r"longer than the maximum model length", re.IGNORECASE),
+    re.compile(r"decoder prompt .* is longer than", re.IGNORECASE),
+)
+"""Source: vllm/renderers/params.py and vllm/v1/engine/input_processor.py."""
+
+DIALECT = Dialect(
+    paths=ALL_PATHS,
+    fields=field_table(
+        safe=(
+            *HF_SAMPLING_FIELDS,
+            "bad_words",
+            "documents",
+            "include_reasoning",
+            "logprob_token_ids",
+            "repetition_detection",
+            "return_tokens_as_token_ids",
+            "structured_outputs",
+            "thinking_token_budget",
+            "truncation_side",
+        ),
+        gated=(
+            "chat_template",
+            "chat_template_kwargs",  # could replace the template itself before 0.11.1 (CVE-2025-62426)
+            "enable_response_messages",
+            "logits_processors",
+            "media_io_kwargs",
+            "mm_processor_kwargs",
+            "previous_input_messages",
+            "prompt_embeds",  # tensors made by a caller
+            "prompt_logprobs",  # memory grows with prompt times vocabulary
+            "return_mm_kwargs",
+            "return_prompt_text",
+            "return_token_offsets",
+            "return_weight_versions",
+            "vllm_xargs",
+            "watermarking",
+        ),
+        owned=(
+            "cache_salt",
+            "data_parallel_rank",
+            "ec_transfer_params",
+            "kv_transfer_params",  # forged ones end the decode engine
+            "mm_payload",
+            "priority",
+            "request_id",
+            "routed_experts_prompt_start",
+            "session_id",
+            "stream_interval",
+        ),
+    ),
+    output_limit_aliases=OPENAI_OUTPUT_LIMITS,
+)
+"""Source: the request classes of vllm/entrypoints/{openai/*,anthropic,pooling/base}/protocol.py."""
+
+
+class VllmDriver:
+    """See `contract.Driver`."""
+
+    kind = EngineKind.VLLM
+    dialect = DIALECT
+    ready_path = "/health"
+    """200 while the engine lives, 503 when it is dead; refused while it loads. Takes no scheduler slot."""
+
+    def read_probe(self, reply: ProbeReply) -> ProbeVerdict:
+        """See `contract.Driver`. vLLM listens only once it has loaded, so its 503 means a dead engine core."""
+        if reply.status == 503:
+            return ProbeVerdict.DEAD
+        return judge(reply)
+
+    def translate_error(self, status: int, body: bytes) -> EngineError:
+        return translate(read_error(status, body), too_long=_TOO_LONG, engine="vLLM")
+
+    def launch(self, spec: ReplicaSpec) -> Launch:
+        raise EngineUnavailableError(attach_only("vLLM"))

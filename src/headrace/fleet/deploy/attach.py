@@ -1,0 +1,62 @@
+"""Ask a running engine what it is: the I/O of `headrace up --endpoint URL` and of pools with endpoints."""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+
+import httpx
+
+from headrace.engines.contract import ProbeReply
+from headrace.engines.detection import DETECTION_PATHS, Detected, detect
+
+MOST_ANSWER_BYTES = 4 << 20
+"""Of one answer; a longer one is not what these paths give."""
+
+
+class EndpointUnreachableError(Exception):
+    """Nothing answers at the URL; the message says which URL, why, and what to check."""
+
+
+async def detect_engine(
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    verify: bool | ssl.SSLContext = True,
+    *,
+    timeout_s: float = 10.0,
+) -> Detected:
+    """Return engine kind and served models of the server at `url`.
+
+    Raises: EndpointUnreachableError where nothing answers HTTP there.
+    """
+    trust = ssl.create_default_context() if verify is True else verify
+    async with httpx.AsyncClient(
+        headers=dict(headers or {}), verify=trust, timeout=timeout_s, follow_redirects=False
+    ) as client:
+        reasons: list[str] = []
+        asked = [_ask(client, f"{url.rstrip('/')}{path}", reasons) for path in DETECTION_PATHS]
+        replies: dict[str, ProbeReply] = dict(zip(DETECTION_PATHS, await asyncio.gather(*asked), strict=True))
+    found = detect(replies)
+    if not found.is_alive:
+        reason = reasons[0] if reasons else "no answer"
+        raise EndpointUnreachableError(
+            f"no engine answers at {url}: {reason}. Check host, port and scheme (http or https), and that it has "
+            "finished loading"
+        )
+    return found
+
+
+async def _ask(client: httpx.AsyncClient, url: str, reasons: list[str]) -> ProbeReply:
+    try:
+        async with client.stream("GET", url) as answer:
+            body = bytearray()
+            async for piece in answer.aiter_bytes():
+                body += piece
+                if len(body) > MOST_ANSWER_BYTES:
+                    break
+            return ProbeReply(status=answer.status_code, body=bytes(body))
+    except httpx.TimeoutException:
+        reasons.append("no answer in time")
+        return ProbeReply(status=None, is_timeout=True)
+    except (httpx.TransportError, httpx.InvalidURL) as error:
+        reasons.append(str(error) or type(error).__name__)
+        return ProbeReply(status=None, is_refused=True)

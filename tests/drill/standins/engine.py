@@ -44,18 +44,23 @@ class Answers(BaseHTTPRequestHandler):
         pass
 
 
+def say(*words):
+    sys.stderr.write(" ".join(words) + "\n")
+    sys.stderr.flush()
+
+
 def main():
     words = sys.argv
-    print("standin: loading", words[words.index("--alias") + 1] if "--alias" in words else "", flush=True)
+    say("standin: loading", words[words.index("--alias") + 1] if "--alias" in words else "")
     if status := os.environ.get("STANDIN_DIE"):
-        print("standin: out of memory while allocating the KV cache", file=sys.stderr, flush=True)
+        say("standin: out of memory while allocating the KV cache")
         sys.exit(int(status))
     if seconds := os.environ.get("STANDIN_CHILD"):
         for is_own_session in (False, True):
             subprocess.Popen(["sleep", seconds], start_new_session=is_own_session)
     if os.environ.get("STANDIN_STUBBORN"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        print("standin: stubborn", flush=True)
+        say("standin: stubborn")
     ThreadingHTTPServer(("127.0.0.1", int(words[words.index("--port") + 1])), Answers).serve_forever()
 
 

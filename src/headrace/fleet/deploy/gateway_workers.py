@@ -19,7 +19,7 @@ from headrace.domain.tenant import KeyRecord
 from headrace.domain.worker import SetKeys, WorkerStatus
 from headrace.fleet.deploy.predecessors import find_predecessors, forget_worker, note_worker
 from headrace.fleet.deploy.process_watch import try_signal, wait_gone
-from headrace.fleet.deploy.worker_process import WorkerLostError, WorkerProcess, start_worker
+from headrace.fleet.deploy.worker_process import WorkerLostError, WorkerProcess, rotate_output, start_worker
 from headrace.settings import Settings
 
 RESTART_FIRST_S, RESTART_MAX_S = 0.1, 10.0
@@ -95,12 +95,14 @@ class GatewayWorkers:
         """Keep the workers alive until cancelled; predecessors are drained first."""
         async with asyncio.TaskGroup() as group:
             for old in self.leaving:
-                group.create_task(self._see_off(old, drain_s()))
+                group.create_task(self._see_off(old, drain_s(), is_replacement=True))
             for index in range(self.worker_count):
                 group.create_task(self._keep_alive(index))
             while True:
                 await asyncio.sleep(REFRESH_S)
                 await self._refresh()
+                if self.plan is not None:
+                    rotate_output(self.settings, self.plan.log_bytes)
 
     async def configure(self, plan: GatewayPlan) -> str | None:
         """Make every worker adopt `plan`; the answer says why none has."""
@@ -139,7 +141,7 @@ class GatewayWorkers:
             if was_ready:
                 await self._wait_ready_of(fresh, READY_S)
             self.slots[:] = fresh
-        await asyncio.gather(*(self._see_off(slot.worker, drain_s) for slot in old_slots))
+        await asyncio.gather(*(self._see_off(slot.worker, drain_s, is_replacement=True) for slot in old_slots))
 
     async def stop(self, drain_s: float) -> None:
         """Drain all workers at once; none is left afterwards."""
@@ -221,8 +223,8 @@ class GatewayWorkers:
             if worker.process is not None:
                 note_worker(self.settings, serial, worker.process)
             await worker.connect()
+            await self._try_set_keys(slot)  # First, since a plan opens the door.
             refusal = await self._try_configure(slot, self.plan.revision, _raw(self.plan))
-            await self._try_set_keys(slot)
             if refusal or slot.plan_revision != self.plan.revision or slot.keys_revision != self._keys_revision:
                 raise WorkerLostError(f"gateway worker {serial} refused its plan: {refusal or 'no answer'}")
         except WorkerLostError as error:
@@ -274,11 +276,11 @@ class GatewayWorkers:
                     await self._try_configure(slot, self.plan.revision, _raw(self.plan))
                 await self._try_set_keys(slot)
 
-    async def _see_off(self, worker: WorkerProcess, drain_s: float) -> None:
+    async def _see_off(self, worker: WorkerProcess, drain_s: float, *, is_replacement: bool = False) -> None:
         """Let a worker finish what it has in flight, and see it gone."""
         if worker not in self.leaving:
             self.leaving.append(worker)
-        await worker.drain(drain_s)
+        await worker.drain(drain_s, is_replacement=is_replacement)
         is_clean = await worker.end_within(drain_s + EXIT_GRACE_S)
         if worker in self.leaving:
             self.leaving.remove(worker)

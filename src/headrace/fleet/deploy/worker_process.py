@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Sequence
@@ -21,7 +22,6 @@ from headrace.domain.worker import (
 )
 from headrace.fleet.deploy.process_identity import ProcessIdentity
 from headrace.fleet.deploy.process_watch import spawn, try_signal, wait_gone, wait_gone_within
-from headrace.fleet.deploy.rotated_log import RotatedLog
 from headrace.settings import Settings
 
 CONNECT_S = 30.0
@@ -122,11 +122,14 @@ class WorkerProcess:
         except WorkerLostError:
             return ""
 
-    async def drain(self, bound_s: float) -> None:
-        """Ask it to finish what is in flight and exit; a worker that cannot be asked gets SIGTERM."""
+    async def drain(self, bound_s: float, *, is_replacement: bool) -> None:
+        """Ask it to finish what is in flight and exit; a worker that cannot be asked gets SIGTERM.
+
+        `is_replacement`: its successor serves already, so it goes on answering on the connections it has.
+        """
         self.is_draining = True
         try:
-            await self._ask(Drain(bound_s=bound_s))
+            await self._ask(Drain(bound_s=bound_s, is_replacement=is_replacement))
         except WorkerLostError:
             if self.process:
                 try_signal(self.process, signal.SIGTERM)
@@ -158,12 +161,12 @@ class WorkerProcess:
 def start_worker(
     settings: Settings, serial: int, listen_fd: int, supervisor_pid: int, *, module: Sequence[str] = GATEWAY_MODULE
 ) -> WorkerProcess:
-    """Start gateway worker number `serial`. What it prints (which is nothing, but for a bug) goes to its own file."""
+    """Start gateway worker number `serial`. What it logs goes to logs/gateway.log."""
     socket_path = settings.worker_socket(serial)
     socket_path.unlink(missing_ok=True)
     argv = [sys.executable, *module, "--worker", str(serial), "--listen-fd", str(listen_fd)]
     env = {**os.environ, "HEADRACE_STATE_DIR": str(settings.state_dir), "HEADRACE_CACHE_DIR": str(settings.cache_dir)}
-    output = os.open(settings.log_dir / "gateway.err", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    output = os.open(settings.log_dir / "gateway.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         os.set_inheritable(listen_fd, True)
         process = spawn([*argv, "--supervisor-pid", str(supervisor_pid)], env=env, output=output, pass_fds=(listen_fd,))
@@ -172,10 +175,12 @@ def start_worker(
     return WorkerProcess(serial, socket_path, process)
 
 
-def trim_output(settings: Settings, limit_bytes: int, keep_files: int) -> None:
-    """Rotate what workers printed, before the next one starts."""
-    path = settings.log_dir / "gateway.err"
-    if path.exists() and path.stat().st_size > limit_bytes:
-        log = RotatedLog(path, limit_bytes=limit_bytes, keep_files=keep_files)
-        log.write(b"\n")
-        log.close()
+def rotate_output(settings: Settings, limit_bytes: int) -> None:
+    """Keep logs/gateway.log within its bound: copied and cut, since running workers hold it open (for appending)."""
+    path = settings.log_dir / "gateway.log"
+    try:
+        if path.stat().st_size > limit_bytes:
+            shutil.copyfile(path, path.with_name("gateway.log.1"))
+            os.truncate(path, 0)
+    except OSError:
+        pass  # Not there yet, or a full disk: a log never stops what it logs.

@@ -1,0 +1,1 @@
+"""The only place where concrete meets concrete: composes one instance (supervisor, stores, control API, ledger)."""

@@ -1,0 +1,48 @@
+"""All workers' metrics as one Prometheus text: the same series of several workers are added up."""
+
+from collections.abc import Iterable, Sequence
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+
+
+class _Families(Collector):
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = list(families)
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def merge_metrics(texts: Sequence[str], own: Iterable[Metric] = ()) -> str:
+    """Merge the workers' texts and append the supervisor's own metrics.
+
+    Every series adds up: counters and histograms by nature, gauges because each counts what one worker holds. The one
+    exception is a moment in time, of which the earliest counts.
+    """
+    families: dict[str, Metric] = {}
+    for text in texts:
+        for family in text_string_to_metric_families(text):
+            known = families.get(family.name)
+            families[family.name] = family if known is None else _added(known, family)
+    registry = CollectorRegistry()
+    registry.register(_Families([*families.values(), *own]))
+    return generate_latest(registry).decode("utf-8")
+
+
+def _added(one: Metric, other: Metric) -> Metric:
+    values = {(sample.name, tuple(sorted(sample.labels.items()))): sample for sample in one.samples}
+    pick = min if one.name.endswith("_time_seconds") else _sum
+    for sample in other.samples:
+        key = (sample.name, tuple(sorted(sample.labels.items())))
+        known = values.get(key)
+        values[key] = sample if known is None else known._replace(value=pick(known.value, sample.value))
+    merged = Metric(one.name, one.documentation, one.type)
+    merged.samples = list(values.values())
+    return merged
+
+
+def _sum(one: float, other: float) -> float:
+    return one + other

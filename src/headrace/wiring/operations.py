@@ -1,0 +1,127 @@
+"""`control_api.operations.Operations`, answered by the running supervisor."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import structlog
+
+from headrace import __version__
+from headrace.control_api.operations import InstanceStatus, LedgerSummary, ReloadReport
+from headrace.declaration.model import Declaration
+from headrace.domain.clock import Clock
+from headrace.domain.worker import WorkerStatus
+from headrace.fleet.deploy.process_identity import ProcessIdentity
+from headrace.fleet.deploy.supervisor import Supervisor
+from headrace.ledger.backlog import find_backlog
+from headrace.settings import Settings
+from headrace.wiring.ledger_process import LedgerProcess, backlog_file
+from headrace.wiring.metrics_text import merge_metrics
+from headrace.wiring.status_view import (
+    USABLE,
+    endpoint_summaries,
+    model_summaries,
+    replica_status,
+    waiting_for,
+    worker_summaries,
+)
+
+log = structlog.get_logger("headrace.supervisor")
+
+
+@dataclass(slots=True, kw_only=True)
+class InstanceOperations:
+    """The supervisor as operators reach it.
+
+    Concurrency: the supervisor's event loop.
+    """
+
+    settings: Settings
+    supervisor: Supervisor
+    ledger: LedgerProcess
+    clock: Clock
+    process: ProcessIdentity
+    started_at: datetime
+    inference_url: str
+    control_url: str
+    check_program: Callable[[], Awaitable[str | None]]
+    """Whether the installed program starts at all; the answer says why not."""
+    _upgrading: asyncio.TimerHandle | None = field(default=None)
+
+    def declaration(self) -> Declaration:
+        return self.supervisor.declaration
+
+    async def status(self) -> InstanceStatus:
+        supervisor, now_mono_s = self.supervisor, self.clock.mono_s()
+        workers = await supervisor.gateway.statuses()
+        answers = [status for _, status in workers if status is not None]
+        serving = [status for status in answers if not status.is_draining]
+        replicas = tuple(replica_status(runner, now_mono_s) for runner in supervisor.fleet.runners.values())
+        endpoints = endpoint_summaries(supervisor.gateway.plan, serving)
+        models = model_summaries(supervisor.declaration, replicas, endpoints)
+        is_ready = any(endpoint.state in USABLE for endpoint in endpoints)
+        return InstanceStatus(
+            version=__version__,
+            pid=self.process.pid,
+            started_at=self.started_at.timestamp(),
+            config_file=str(supervisor.loaded.path) if supervisor.loaded.path else None,
+            inference_url=self.inference_url,
+            control_url=self.control_url,
+            plan_revision=supervisor.revision,
+            is_ready=is_ready,
+            reason=waiting_for(models),
+            models=tuple(models),
+            replicas=replicas,
+            endpoints=tuple(endpoints),
+            workers=tuple(worker_summaries(workers, supervisor.gateway.restarts)),
+            ledger=self._ledger_summary(answers),
+        )
+
+    async def is_ready(self) -> bool:
+        """At least one pool can answer a request now."""
+        return any(
+            status is not None and status.is_ready and not status.is_draining
+            for _, status in await self.supervisor.gateway.statuses()
+        )
+
+    async def reload(self, *, is_dry_run: bool, is_upgrade: bool) -> ReloadReport:
+        """Adopt the declaration whole or not at all; for an upgrade, then execute the installed program anew."""
+        outcome = await self.supervisor.reload(is_dry_run=is_dry_run)
+        errors = list(outcome.errors)
+        if is_upgrade and outcome.is_ok:
+            broken = await self.check_program()
+            if broken:
+                errors.append(f"the installed program does not start, so nothing was upgraded: {broken}")
+            elif not is_dry_run and self._upgrading is None:
+                # A moment later, so that the answer to this very call still leaves this process.
+                self._upgrading = asyncio.get_running_loop().call_later(0.3, self.supervisor.request_upgrade)
+        report = ReloadReport(
+            ok=not errors,
+            is_dry_run=is_dry_run,
+            is_upgrade=is_upgrade and not errors,
+            plan_revision=self.supervisor.revision,
+            changes=outcome.changes,
+            needs_restart=outcome.needs_restart,
+            errors=tuple(errors),
+        )
+        log.info("reload asked for", ok=report.ok, dry_run=is_dry_run, upgrade=is_upgrade, errors=list(report.errors))
+        return report
+
+    async def metrics_text(self) -> str:
+        return merge_metrics(await self.supervisor.gateway.metrics())
+
+    async def keys_changed(self) -> None:
+        await self.supervisor.refresh_keys()
+
+    def _ledger_summary(self, workers: list[WorkerStatus]) -> LedgerSummary:
+        backlog = find_backlog(backlog_file(self.settings))
+        return LedgerSummary(
+            is_running=self.ledger.is_running,
+            waiting_records=backlog.waiting_records if backlog else 0,
+            waiting_bytes=backlog.waiting_bytes if backlog else 0,
+            lag_s=backlog.lag_s if backlog else None,
+            dropped=sum(worker.journal_dropped for worker in workers),
+            rows=backlog.rows if backlog else 0,
+            error=backlog.error if backlog else self.ledger.trouble,
+        )

@@ -1,4 +1,4 @@
-"""Drills of the ledger with real processes: kill -9, a database that goes away, a full disk. Nothing lost or doubled."""
+"""Drills of the ledger with real processes: kill -9, databases that go away, a full disk. Nothing lost or doubled."""
 
 import contextlib
 import os

@@ -54,6 +54,7 @@ class ErrorCode(StrEnum):
     SATURATED = "saturated"
     NO_READY_ENDPOINT = "no_ready_endpoint"
     DRAINING = "draining"
+    DATABASE_UNAVAILABLE = "database_unavailable"
     CONNECT_FAILED = "connect_failed"
     ENGINE_REFUSED = "engine_refused"
     FIRST_TOKEN_TIMEOUT = "first_token_timeout"  # noqa: S105 (not a password)
@@ -192,6 +193,11 @@ ERRORS: Mapping[ErrorCode, ErrorSpec] = MappingProxyType(
         ),
         ErrorCode.DRAINING: _platform(
             "The gateway is shutting down.", "Retry: another gateway or the next one will answer."
+        ),
+        ErrorCode.DATABASE_UNAVAILABLE: _platform(
+            "The control API cannot use its database (inference goes on without it).",
+            "Operators: the message names the database and the reason.",
+            5.0,
         ),
         ErrorCode.CONNECT_FAILED: _engine(
             502, "No connection to an endpoint could be made.", "Operators: `headrace status`, `headrace logs`."

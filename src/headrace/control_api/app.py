@@ -1,0 +1,84 @@
+"""The control API as an ASGI application: HTTP for operators, on its own port and the instance's Unix socket."""
+
+import secrets
+from collections import defaultdict
+from collections.abc import Mapping
+
+import structlog
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from headrace.control_api.access import Access, AdminGate
+from headrace.control_api.answers import answer_error
+from headrace.control_api.context import ControlContext
+from headrace.control_api.operations import Operations
+from headrace.control_api.routes import ROUTES, ControlRoute
+from headrace.database.connect import Database
+from headrace.database.url import DatabaseError
+from headrace.domain.clock import Clock
+from headrace.domain.errors import ErrorCode, RequestError
+from headrace.tenancy.key_store import KeyStore
+
+_log = structlog.get_logger("headrace.control_api")
+
+
+def create_app(
+    operations: Operations, database: Database, keys: KeyStore, clock: Clock, *, is_local: bool
+) -> Starlette:
+    """Make the application for one listener.
+
+    `is_local`: it listens on the instance's own Unix socket, which only its user can open, so that no key is asked for.
+    """
+    context = ControlContext(
+        operations=operations, database=database, keys=keys, gate=AdminGate(keys, clock), clock=clock
+    )
+    methods: defaultdict[str, dict[str, ControlRoute]] = defaultdict(dict)
+    for route in ROUTES:
+        methods[route.path][route.method] = route
+    return Starlette(
+        routes=[_starlette_route(path, by_method, context, is_local) for path, by_method in methods.items()],
+        exception_handlers={HTTPException: _answer_unknown},
+    )
+
+
+def _starlette_route(
+    path: str, by_method: Mapping[str, ControlRoute], context: ControlContext, is_local: bool
+) -> Route:
+    async def endpoint(request: Request) -> Response:
+        try:
+            route = _get_route(by_method, request)
+            if route.access is Access.ADMIN and not is_local:
+                await context.gate.identify(request.headers.get("authorization"))
+            return await route.call(request, context)
+        except RequestError as error:
+            return answer_error(error)
+        except DatabaseError as error:
+            return answer_error(RequestError(ErrorCode.DATABASE_UNAVAILABLE, str(error)))
+        except Exception as error:  # noqa: BLE001 # the boundary of one control request
+            return answer_error(_report_bug(error, path))
+
+    return Route(path, endpoint, methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+
+
+def _get_route(by_method: Mapping[str, ControlRoute], request: Request) -> ControlRoute:
+    method = "GET" if request.method == "HEAD" else request.method
+    if method in by_method:
+        return by_method[method]
+    allow = ", ".join(sorted(by_method))
+    raise RequestError(
+        ErrorCode.METHOD_NOT_ALLOWED, f"{request.method} {request.url.path} is not served; use {allow}", allow=allow
+    )
+
+
+def _report_bug(error: Exception, path: str) -> RequestError:
+    error_id = secrets.token_hex(8)
+    _log.error("control_request_failed", error_id=error_id, path=path, exc_info=error)
+    return RequestError(ErrorCode.INTERNAL_BUG, f"headrace failed; error id {error_id} is in its log")
+
+
+async def _answer_unknown(request: Request, _error: Exception) -> Response:
+    paths = ", ".join(sorted({route.path for route in ROUTES}))
+    return answer_error(RequestError(ErrorCode.ROUTE_NOT_FOUND, f"{request.url.path} is not served; there are {paths}"))

@@ -1,0 +1,62 @@
+"""Routes about the running instance: probes, metrics, status, reload, models, endpoints."""
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headrace.control_api.answers import answer_error, answer_json, answer_text, read_body
+from headrace.control_api.context import ControlContext
+from headrace.domain.errors import ErrorCode, RequestError
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""Source: Prometheus' text exposition format 0.0.4."""
+
+
+class ReloadWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of POST /api/v1/reload."""
+
+    dry_run: bool = False
+    """Say what would change, and change nothing."""
+    upgrade: bool = False
+    """Replace the gateway workers by the installed version, too."""
+
+
+async def show_health(_request: Request, _context: ControlContext) -> Response:
+    """The supervisor answers: nothing more is said."""
+    return answer_text("ok\n")
+
+
+async def show_ready(_request: Request, context: ControlContext) -> Response:
+    """200 once a pool can answer requests, 503 before and while draining."""
+    if await context.operations.is_ready():
+        return answer_text("ready\n")
+    return answer_error(
+        RequestError(ErrorCode.NO_READY_ENDPOINT, "no pool can answer a request yet; headrace status says why")
+    )
+
+
+async def show_metrics(_request: Request, context: ControlContext) -> Response:
+    """All processes' metrics, for Prometheus."""
+    return answer_text(await context.operations.metrics_text(), media_type=METRICS_TYPE)
+
+
+async def show_status(_request: Request, context: ControlContext) -> Response:
+    """What everything is doing."""
+    return answer_json("status", await context.operations.status())
+
+
+async def show_models(_request: Request, context: ControlContext) -> Response:
+    """The declared models and whether they can be called."""
+    return answer_json("models", (await context.operations.status()).models)
+
+
+async def show_endpoints(_request: Request, context: ControlContext) -> Response:
+    """Every endpoint over all gateway workers."""
+    return answer_json("endpoints", (await context.operations.status()).endpoints)
+
+
+async def reload(request: Request, context: ControlContext) -> Response:
+    """Read the declaration again; an invalid one changes nothing, answers 400 and says why."""
+    wish = await read_body(request, ReloadWish)
+    report = await context.operations.reload(is_dry_run=wish.dry_run, is_upgrade=wish.upgrade)
+    return answer_json("reload", report, status=200 if report.ok else 400)

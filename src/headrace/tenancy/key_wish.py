@@ -1,0 +1,71 @@
+"""What an operator asks for when creating a key, checked against the declaration, for command line and control API."""
+
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from headrace.declaration.model import Declaration
+from headrace.declaration.nearest import did_you_mean
+from headrace.domain.ids import TenantId
+from headrace.domain.operator_error import OperatorError
+from headrace.domain.tenant import Scope
+
+NAME_CHARACTERS = 128
+LONGEST_S = 100 * 365 * 86400
+_SPAN = re.compile(r"(\d{1,9})\s*([smhdw])")
+_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+class KeyWishError(OperatorError):
+    """The key that is asked for cannot be made as asked."""
+
+
+def check_key_wish(
+    declaration: Declaration, *, tenant: str, scope: Scope, models: Sequence[str] | None, name: str
+) -> TenantId:
+    """Check that the key would be of use.
+
+    Raises: KeyWishError naming the value and the nearest valid one.
+    """
+    if tenant not in declaration.tenants:
+        raise KeyWishError(f'tenant "{tenant[:128]}" is not declared', hint=did_you_mean(tenant, declaration.tenants))
+    if len(name) > NAME_CHARACTERS or not name.isprintable():
+        raise KeyWishError(f"a key's name is at most {NAME_CHARACTERS} printable characters; this one has {len(name)}")
+    if scope is Scope.ADMIN and models:
+        raise KeyWishError(
+            "an admin key calls no models", hint="Leave the models out, or make a key of scope inference."
+        )
+    allowed = declaration.tenants[tenant].models
+    for model in models or ():
+        if model not in declaration.models:
+            raise KeyWishError(f'model "{model[:128]}" is not declared', hint=did_you_mean(model, declaration.models))
+        if "*" not in allowed and model not in allowed:
+            raise KeyWishError(
+                f'tenant "{tenant}" may not use model "{model}"', hint=f"It may use: {', '.join(allowed) or 'none'}."
+            )
+    return TenantId(tenant)
+
+
+def parse_span_s(text: str) -> int:
+    """Read a length of time such as `30d`, `12h`, `90m`, `2w`: seconds.
+
+    Raises: KeyWishError.
+    """
+    found = _SPAN.fullmatch(text.strip())
+    if found is None:
+        raise KeyWishError(
+            f'"{text[:40]}" is no length of time', hint="Write a number and a unit: 90m, 12h, 30d or 2w."
+        )
+    return int(found[1]) * _UNIT_S[found[2]]
+
+
+def expiry(now: datetime, expires_in_s: float | None) -> datetime | None:
+    """When a key made now ends; None is never.
+
+    Raises: KeyWishError.
+    """
+    if expires_in_s is None:
+        return None
+    if not 0 < expires_in_s <= LONGEST_S:
+        raise KeyWishError(f"a key lives between 1 second and 100 years; {expires_in_s:g} s is outside")
+    return now + timedelta(seconds=expires_in_s)

@@ -16,7 +16,7 @@ FOLDERS = ("src", "tests", "tools", "benchmarks")
 
 FILE_LINES, TEST_FILE_LINES, FUNCTION_LINES, INIT_LINES = 500, 700, 60, 40
 BANNED_WORDS = frozenset(
-    "utils util helpers helper common misc manager handler data info impl base new final v2".split()  # noqa: SIM905
+    "utils util helpers helper common misc manager handler data info impl base new final v2".split()
 )
 """STYLE: a name made of these says nothing. Checked as whole words of module, class and function names."""
 FOREIGN_NAMES = frozenset(("data_received",))

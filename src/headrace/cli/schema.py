@@ -18,7 +18,7 @@ def schema(
     """Print the JSON Schema of headrace.yaml, with descriptions, units, defaults and bounds.
 
     An editor with a YAML language server completes and checks the file after this first line:
-    # yaml-language-server: $schema=headrace.schema.json
+    `# yaml-language-server: $schema=headrace.schema.json`
     """
     text = json_text(declaration_schema())
     if output is None:

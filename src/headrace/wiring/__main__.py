@@ -4,6 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from headrace.domain.endpoint import EngineKind
 from headrace.domain.operator_error import OperatorError
 from headrace.settings import load_settings
 from headrace.wiring.declared import Source
@@ -15,12 +16,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="headrace.wiring")
     parser.add_argument("--config", type=Path)
     parser.add_argument("--endpoint")
+    parser.add_argument("--engine", type=EngineKind)
+    parser.add_argument("--served-model")
     parser.add_argument("--check", action="store_true", help="only say (by exit status 0) that this program starts")
     options = parser.parse_args()
     if options.check:
         return 0
+    source = Source(
+        config=options.config, endpoint=options.endpoint, engine=options.engine, served_model=options.served_model
+    )
     try:
-        run_instance(Source(config=options.config, endpoint=options.endpoint), load_settings())
+        run_instance(source, load_settings())
     except OperatorError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -1,11 +1,15 @@
 """Where an instance's declaration comes from: a file, nothing (built in), or an engine that already runs."""
 
+import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.declaration.builtin import attach_declaration
 from headrace.declaration.load import Loaded, in_memory, load_declaration
+from headrace.domain.endpoint import EngineKind
+from headrace.domain.operator_error import OperatorError
+from headrace.fleet.deploy.attach import EndpointUnreachableError, detect_engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,22 +20,35 @@ class Source:
     """None with no endpoint: the built-in declaration."""
     endpoint: str | None = None
     """URL of an engine that already runs."""
+    engine: EngineKind | None = None
+    """What answers there; None until it was asked."""
+    served_model: str | None = None
 
     def arguments(self) -> list[str]:
         """As arguments of `python -m headrace.wiring`."""
-        if self.endpoint is not None:
-            return ["--endpoint", self.endpoint]
-        return ["--config", str(self.config)] if self.config is not None else []
+        if self.endpoint is None:
+            return ["--config", str(self.config)] if self.config is not None else []
+        words = ["--endpoint", self.endpoint]
+        words += ["--engine", self.engine.value] if self.engine is not None else []
+        return [*words, "--served-model", self.served_model] if self.served_model is not None else words
 
     def loader(self, environ: Mapping[str, str]) -> Callable[[], Loaded]:
         """Return the function that reads the declaration, now and at each reload."""
-        if self.endpoint is not None:
-            return lambda: _attach(str(self.endpoint))
+        url = self.endpoint
+        if url is not None:
+            return lambda: in_memory(attach_declaration(url, engine=self.engine, model=self.served_model))
         return lambda: load_declaration(self.config, environ=environ)
 
 
-def _attach(url: str) -> Loaded:
-    from headrace.fleet.deploy.attach import detect_engine
+def ask_endpoint(source: Source) -> Source:
+    """Find out what answers at the endpoint, where there is one and it was not asked yet.
 
-    found = detect_engine(url)
-    return in_memory(attach_declaration(url, engine=found.engine, model=found.model))
+    Raises: OperatorError.
+    """
+    if source.endpoint is None or source.engine is not None:
+        return source
+    try:
+        found = asyncio.run(detect_engine(source.endpoint))
+    except EndpointUnreachableError as error:
+        raise OperatorError(str(error)) from error
+    return replace(source, engine=found.engine, served_model=found.models[0] if found.models else None)

@@ -12,6 +12,8 @@ import httpx
 from structlog.typing import FilteringBoundLogger
 
 from headrace import __version__
+from headrace.control_api.app import create_app
+from headrace.control_api.server import ControlServer, bind_unix
 from headrace.database.connect import Database, open_database
 from headrace.database.migrate import migrate
 from headrace.database.url import sqlite_url
@@ -31,9 +33,7 @@ from headrace.fleet.deploy.state_files import SupervisorFile, lock_state, prepar
 from headrace.fleet.deploy.supervisor import RunEnd, Supervisor
 from headrace.settings import Settings
 from headrace.tenancy.key_store import KeyStore
-from headrace.wiring.control_app import make_control_app
-from headrace.wiring.control_server import ControlServer, bind_control_socket
-from headrace.wiring.declared import Source
+from headrace.wiring.declared import Source, ask_endpoint
 from headrace.wiring.first_keys import make_first_keys
 from headrace.wiring.handover import Handover, HeldSockets, adopt_socket, exec_successor, take_handover
 from headrace.wiring.ledger_process import LedgerProcess
@@ -54,6 +54,7 @@ def run_instance(source: Source, settings: Settings, *, watch: Watch | None = No
     Raises: OperatorError.
     """
     handover = take_handover(os.environ)
+    source = ask_endpoint(source)
     prepare_folders(settings)
     lock_fd = lock_state(settings, handover.lock_fd if handover else None)
     instance = Instance(source, settings, lock_fd, handover)
@@ -97,11 +98,16 @@ class Instance:
                 control_url=control_url(self.held),
                 check_program=check_program,
             )
-            end = await self._run_all(supervisor, ledger, operations, keys, database, watch)
-        database.close()
-        if end is RunEnd.STOPPED:
-            self.settings.supervisor_file.unlink(missing_ok=True)
-            self.settings.control_socket.unlink(missing_ok=True)
+            end = RunEnd.STOPPED
+            try:
+                end = await self._run_all(supervisor, ledger, operations, keys, database, watch)
+            finally:
+                database.close()
+                if end is RunEnd.STOPPED:
+                    self.held.listener.close()
+                    self.held.control.close()
+                    self.settings.supervisor_file.unlink(missing_ok=True)
+                    self.settings.control_socket.unlink(missing_ok=True)
         return end
 
     async def _run_all(
@@ -113,8 +119,10 @@ class Instance:
         database: Database,
         watch: Watch | None,
     ) -> RunEnd:
-        sockets = [self.held.control.dup(), bind_control_socket(self.settings.control_socket)]
-        control = ControlServer(make_control_app(operations, keys, database), sockets)
+        apps = [create_app(operations, database, keys, self._clock, is_local=is_local) for is_local in (False, True)]
+        # A copy, since the server closes what it serves, and a successor of this program may need the original.
+        sockets = [self.held.control.dup(), bind_unix(self.settings.control_socket)]
+        control = ControlServer(list(zip(apps, sockets, strict=True)))
         failure: OperatorError | None = None
         end = RunEnd.STOPPED
         async with asyncio.TaskGroup() as group:
@@ -214,6 +222,7 @@ class Instance:
             driver_for=driver_for,
             fetch=ModelFetch(ModelStore(self.settings.cache_dir)),
             wait_idle=lambda endpoint, bound_s: supervisor.wait_idle(endpoint, bound_s),
+            wait_usable=lambda endpoint, bound_s: supervisor.wait_usable(endpoint, bound_s),
             http=http,
             clock=self._clock,
             log=log,

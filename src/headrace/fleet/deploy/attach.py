@@ -30,7 +30,7 @@ async def detect_engine(
     """
     trust = ssl.create_default_context() if verify is True else verify
     async with httpx.AsyncClient(
-        headers=dict(headers or {}), verify=trust, timeout=timeout_s, follow_redirects=False
+        headers=dict(headers or {}), verify=trust, timeout=timeout_s, trust_env=False
     ) as client:
         reasons: list[str] = []
         asked = [_ask(client, f"{url.rstrip('/')}{path}", reasons) for path in DETECTION_PATHS]

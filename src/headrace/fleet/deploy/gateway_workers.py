@@ -14,6 +14,7 @@ import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from headrace.declaration.gateway_plan import GatewayPlan
+from headrace.domain.endpoint import EndpointState
 from headrace.domain.operator_error import OperatorError
 from headrace.domain.tenant import KeyRecord
 from headrace.domain.worker import SetKeys, WorkerStatus
@@ -70,26 +71,29 @@ class GatewayWorkers:
     _next_serial: int = 1
     _change: asyncio.Lock = field(default_factory=asyncio.Lock)
     _is_stopping: bool = False
+    _were_ready: bool = False
+
+    async def find_predecessors(self) -> int:
+        """Take note of an earlier supervisor's workers; returns the newest plan revision that any of them serves by."""
+        found = find_predecessors(self.settings)
+        self._next_serial = 1 + max((each.serial for each in found), default=0)
+        for each in found:
+            self.leaving.append(WorkerProcess(each.serial, self.settings.worker_socket(each.serial), each.process))
+        statuses = [status for _, status in await self.statuses() if status is not None]
+        self._were_ready = any(status.is_ready and not status.is_draining for status in statuses)
+        return max((status.plan_revision for status in statuses), default=0)
 
     async def start(self, plan: GatewayPlan, keys: Sequence[KeyRecord]) -> None:
-        """Start the workers, and only then send those of an earlier supervisor home.
+        """Start the workers; those of an earlier supervisor are sent home by `run`, once these serve.
 
         Raises: GatewayStartError.
         """
         self.plan, self._keys, self._keys_revision = plan, tuple(keys), 1
-        predecessors = find_predecessors(self.settings)
-        self._next_serial = 1 + max((found.serial for found in predecessors), default=0)
-        was_ready = False
-        for found in predecessors:
-            old = WorkerProcess(found.serial, self.settings.worker_socket(found.serial), found.process)
-            status = await old.read_status()
-            was_ready = was_ready or (status is not None and status.is_ready and not status.is_draining)
-            self.leaving.append(old)
         async with self._change:
             for _ in range(self.worker_count):
                 self.slots.append(await self._start_one())
-        if was_ready:
-            await self.wait_ready(READY_S)
+        if self._were_ready:
+            await self._wait_ready_of(self.slots, READY_S)
 
     async def run(self, drain_s: Callable[[], float]) -> None:
         """Keep the workers alive until cancelled; predecessors are drained first."""
@@ -166,8 +170,15 @@ class GatewayWorkers:
         """Prometheus text of every worker."""
         return list(await asyncio.gather(*(slot.worker.read_metrics() for slot in self.slots)))
 
-    async def wait_ready(self, bound_s: float) -> bool:
-        return await self._wait_ready_of(self.slots, bound_s)
+    async def wait_usable(self, endpoint: str, bound_s: float) -> None:
+        """Return once every worker sends requests to `endpoint`, or the bound is over."""
+        loop = asyncio.get_running_loop()
+        end_mono_s = loop.time() + bound_s
+        while loop.time() < end_mono_s:
+            seen = await self._statuses_of(self.slots)
+            if seen and all(_is_usable(status, endpoint) for status in seen):
+                return
+            await asyncio.sleep(0.1)
 
     async def wait_idle(self, endpoint: str, bound_s: float) -> None:
         """Return once no worker has a request in flight on `endpoint`, or the bound is over."""
@@ -300,6 +311,11 @@ class GatewayWorkers:
             if loop.time() >= end_mono_s:
                 return False
             await asyncio.sleep(0.05)
+
+
+def _is_usable(status: WorkerStatus, endpoint: str) -> bool:
+    usable = (EndpointState.READY, EndpointState.BUSY)
+    return any(found.endpoint == endpoint and found.state in usable for found in status.endpoints)
 
 
 def _raw(plan: GatewayPlan) -> msgspec.Raw:

@@ -19,6 +19,8 @@ from headrace.fleet.deploy.state_files import file_stem
 
 MEMORY_MARGIN = 1.2
 """A replacement runs beside the old replica only when so many times the old one's memory is available."""
+USABLE_S = 10.0
+"""Bound for the gateway to use a new replica before the one it replaces is drained."""
 STRAY_STOP_S = 10.0
 """Drain bound of an engine that an earlier supervisor left and that is no longer declared."""
 
@@ -140,6 +142,8 @@ class ReplicaFleet:
             await asyncio.gather(*(runner.wait_for(ReplicaPhase.STOPPED) for runner in ending))
         started = [self._start(plan) for plan in plans]
         await asyncio.gather(*(runner.wait_for(ReplicaPhase.READY, ReplicaPhase.STOPPED) for runner in started))
+        ready = [runner for runner in started if runner.life.phase is ReplicaPhase.READY]
+        await asyncio.gather(*(self._services.wait_usable(runner.plan.endpoint, USABLE_S) for runner in ready))
         for runner in ending:
             runner.request_stop()
 

@@ -83,6 +83,8 @@ class ReplicaServices:
     fetch: FetchFn
     wait_idle: Callable[[str, float], Awaitable[None]]
     """Return once the gateway has nothing in flight on an endpoint, or the bound is over."""
+    wait_usable: Callable[[str, float], Awaitable[None]]
+    """Return once the gateway sends requests to an endpoint, or the bound is over."""
     http: httpx.AsyncClient
     clock: Clock
     log: FilteringBoundLogger

@@ -18,7 +18,6 @@ from headrace.domain.endpoint import ReplicaPhase
 from headrace.domain.operator_error import OperatorError
 from headrace.domain.tenant import KeyRecord
 from headrace.fleet.deploy.gateway_workers import GatewayWorkers
-from headrace.fleet.deploy.predecessors import find_predecessors
 from headrace.fleet.deploy.replica_fleet import ReplicaFleet
 
 KEYS_POLL_S = 0.5
@@ -118,6 +117,11 @@ class Supervisor:
         await self.publish()
         await self.gateway.wait_idle(endpoint, bound_s)
 
+    async def wait_usable(self, endpoint: str, bound_s: float) -> None:
+        """Return once the gateway sends requests to a fresh endpoint."""
+        await self.publish()
+        await self.gateway.wait_usable(endpoint, bound_s)
+
     async def publish(self) -> None:
         """Give the workers the endpoints that exist now, if they have others."""
         async with self._change:
@@ -148,7 +152,7 @@ class Supervisor:
         """
         async with self._change:
             try:
-                loaded = self.load()
+                loaded = await asyncio.to_thread(self.load)
                 changes = diff(self.declaration, loaded.declaration)
                 self.fleet.check(loaded.declaration)
             except OperatorError as error:
@@ -191,10 +195,10 @@ class Supervisor:
 
     async def _boot(self) -> None:
         self._keys = tuple(await self.read_keys())
-        predecessors = find_predecessors(self.gateway.settings)
+        self.revision = await self.gateway.find_predecessors()
         self.fleet.adopt_declaration(self.declaration)
-        if predecessors:
-            self.log.info("gateway workers of an earlier supervisor found", count=len(predecessors))
+        if self.gateway.leaving:
+            self.log.info("gateway workers of an earlier supervisor found", count=len(self.gateway.leaving))
             await self._await_adopted()
         plan = self._compile(self.declaration)
         self.revision = plan.revision

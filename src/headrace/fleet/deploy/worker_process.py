@@ -130,6 +130,7 @@ class WorkerProcess:
         self.is_draining = True
         try:
             await self._ask(Drain(bound_s=bound_s, is_replacement=is_replacement))
+            self.close()
         except WorkerLostError:
             if self.process:
                 try_signal(self.process, signal.SIGTERM)

@@ -1,8 +1,10 @@
 """The control API as an ASGI application: HTTP for operators, on its own port and the instance's Unix socket."""
 
 import secrets
+import traceback
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import structlog
 from starlette.applications import Starlette
@@ -10,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from headrace.control_api.access import Access, AdminGate
 from headrace.control_api.answers import answer_error
@@ -39,28 +42,36 @@ def create_app(
     for route in ROUTES:
         methods[route.path][route.method] = route
     return Starlette(
-        routes=[_starlette_route(path, by_method, context, is_local) for path, by_method in methods.items()],
+        routes=[Route(path, _Path(by_method, context, is_local)) for path, by_method in methods.items()],
         exception_handlers={HTTPException: _answer_unknown},
     )
 
 
-def _starlette_route(
-    path: str, by_method: Mapping[str, ControlRoute], context: ControlContext, is_local: bool
-) -> Route:
-    async def endpoint(request: Request) -> Response:
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """ASGI endpoint of one path, all methods."""
+
+    by_method: Mapping[str, ControlRoute]
+    context: ControlContext
+    is_local: bool
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, send)
+        response = await self._answer(request)
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
         try:
-            route = _get_route(by_method, request)
-            if route.access is Access.ADMIN and not is_local:
-                await context.gate.identify(request.headers.get("authorization"))
-            return await route.call(request, context)
+            route = _get_route(self.by_method, request)
+            if route.access is Access.ADMIN and not self.is_local:
+                await self.context.gate.identify(request.headers.get("authorization"))
+            return await route.call(request, self.context)
         except RequestError as error:
             return answer_error(error)
         except DatabaseError as error:
             return answer_error(RequestError(ErrorCode.DATABASE_UNAVAILABLE, str(error)))
         except Exception as error:  # noqa: BLE001 # the boundary of one control request
-            return answer_error(_report_bug(error, path))
-
-    return Route(path, endpoint, methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+            return answer_error(_report_bug(error, request.url.path))
 
 
 def _get_route(by_method: Mapping[str, ControlRoute], request: Request) -> ControlRoute:
@@ -75,7 +86,9 @@ def _get_route(by_method: Mapping[str, ControlRoute], request: Request) -> Contr
 
 def _report_bug(error: Exception, path: str) -> RequestError:
     error_id = secrets.token_hex(8)
-    _log.error("control_request_failed", error_id=error_id, path=path, exc_info=error)
+    # formatted here: a log renderer that shows local variables would show keys
+    trace = "".join(traceback.format_exception(error))
+    _log.error("control_request_failed", error_id=error_id, path=path, traceback=trace)
     return RequestError(ErrorCode.INTERNAL_BUG, f"headrace failed; error id {error_id} is in its log")
 
 

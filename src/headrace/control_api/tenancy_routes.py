@@ -110,13 +110,18 @@ async def show_usage(request: Request, context: ControlContext) -> Response:
     """Who used how much: `by` (tenant, model, day, key, endpoint), `since_at` and `until_at` in UTC epoch seconds."""
     until_at = _number(request, "until_at", context.clock.wall_at().timestamp())
     since_at = _number(request, "since_at", until_at - DAY_S)
-    named = request.query_params.get("by", UsageGroup.TENANT.value)
-    if named not in UsageGroup:
-        groups = ", ".join(UsageGroup)
-        raise RequestError(ErrorCode.INVALID_REQUEST, f'by="{named[:40]}" is none of {groups}', param="by")
-    by = UsageGroup(named)
+    by = _group(request)
     report = await asyncio.to_thread(lambda: read_usage(context.database, since_at=since_at, until_at=until_at, by=by))
     return answer_json("usage", report)
+
+
+def _group(request: Request) -> UsageGroup:
+    named = request.query_params.get("by", UsageGroup.TENANT.value)
+    try:
+        return UsageGroup(named)
+    except ValueError as error:
+        message = f'by="{named[:40]}" is none of {", ".join(UsageGroup)}'
+        raise RequestError(ErrorCode.INVALID_REQUEST, message, param="by") from error
 
 
 def _number(request: Request, name: str, default: float) -> float:

@@ -1,11 +1,10 @@
 """`headrace init`: a commented first declaration, fitted to what is found on the machine."""
 
+import asyncio
 import os
 import shutil
 import subprocess
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,8 +13,8 @@ import typer
 from headrace.cli.options import JsonOption, verb_app
 from headrace.cli.output import emit, fail
 from headrace.declaration.load import DEFAULT_FILE, load_text, this_machine
-from headrace.declaration.starter import Surroundings, render_starter
-from headrace.engines.recognise import recognise_engine
+from headrace.declaration.starter import FoundEngine, FoundModel, Surroundings, render_starter
+from headrace.fleet.deploy.attach import EndpointUnreachableError, detect_engine
 
 app = verb_app()
 
@@ -57,11 +56,9 @@ def init(
 
 
 def _look_around(endpoint: str | None) -> Surroundings:
-    urls = USUAL_URLS if endpoint is None else (endpoint,)
+    urls = USUAL_URLS if endpoint is None else (endpoint.rstrip("/").removesuffix("/v1"),)
     timeout_s = ASK_TIMEOUT_S if endpoint is None else ENDPOINT_TIMEOUT_S
-    with ThreadPoolExecutor(len(urls)) as pool:
-        answers = pool.map(partial(recognise_engine, timeout_s=timeout_s), urls)
-        engines = tuple(engine for engine in answers if engine is not None)
+    engines = asyncio.run(_find_engines(urls, timeout_s))
     tool = shutil.which("nvidia-smi")
     return Surroundings(
         engines=engines,
@@ -70,6 +67,23 @@ def _look_around(endpoint: str | None) -> Surroundings:
         has_gpu_tool=tool is not None,
         threads=os.cpu_count(),
     )
+
+
+async def _find_engines(urls: tuple[str, ...], timeout_s: float) -> tuple[FoundEngine, ...]:
+    answers = await asyncio.gather(*(_find_engine(url, timeout_s) for url in urls))
+    return tuple(answer for answer in answers if answer is not None)
+
+
+async def _find_engine(url: str, timeout_s: float) -> FoundEngine | None:
+    """Return the engine at `url`; None for silence, and for a server that lists no models and asks for no key."""
+    try:
+        found = await detect_engine(url, timeout_s=timeout_s)
+    except EndpointUnreachableError:
+        return None
+    if not found.models and not found.needs_credentials:
+        return None
+    models = tuple(FoundModel(name=name, context_tokens=found.context_tokens.get(name)) for name in found.models)
+    return FoundEngine(url=url, engine=found.engine, models=models)
 
 
 def _gpu_names(tool: str) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ Counterpart: `fleet/deploy/attach.py`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -39,6 +39,8 @@ class Detected:
     is_alive: bool = True
     """Whether anything answered at all."""
     needs_credentials: bool = False
+    context_tokens: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Context of one sequence by model name, where the server says it."""
 
 
 def detect(replies: Mapping[str, ProbeReply]) -> Detected:
@@ -60,7 +62,17 @@ def detect(replies: Mapping[str, ProbeReply]) -> Detected:
         version=_text(_document(replies, "/version").get("version")) or _text(server_info.get("version")) or None,
         is_alive=bool(statuses),
         needs_credentials=not listed and any(status in (401, 403) for status in statuses),
+        context_tokens={_text(model["id"]): context for model in listed if (context := _context_tokens(model))},
     )
+
+
+def _context_tokens(model: Mapping[str, Any]) -> int | None:
+    """vLLM and SGLang say `max_model_len`, newer llama.cpp `meta.n_ctx`; the length of its training is no answer."""
+    facts = _items([model.get("meta")])
+    for value in (model.get("max_model_len"), *(fact.get("n_ctx") for fact in facts)):
+        if isinstance(value, int) and value > 0:
+            return value
+    return None
 
 
 def _by_marks(replies: Mapping[str, ProbeReply], server_info: Mapping[str, Any]) -> EngineKind:

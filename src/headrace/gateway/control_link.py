@@ -71,4 +71,7 @@ async def _told(action: Callable[[], Awaitable[None]]) -> WorkerReply:
         await action()
     except (PlanError, msgspec.MsgspecError, OSError) as error:
         return WorkerReply(ok=False, message=str(error))
+    except Exception as bug:  # the task boundary: the supervisor must get a reply, the log the traceback
+        log.exception("internal bug", error=repr(bug))
+        return WorkerReply(ok=False, message=f"internal bug: {bug!r}")
     return WorkerReply(ok=True)

@@ -6,6 +6,7 @@ path they would cost as much as half of all the checks together (docs/decisions/
 
 import asyncio
 from dataclasses import dataclass
+from time import monotonic
 
 import structlog
 
@@ -181,9 +182,6 @@ class Pipeline:
         if delivery is not None and delivery.is_over:
             self.dispatcher.forget(delivery)
 
-    def now_mono_s(self) -> float:
-        return self._loop.time()
-
     def refuse(self, exchange: Exchange, head: RequestHead, error: RequestError) -> None:
         """Answer with an error as a whole response."""
         cors = self.rules.cors.lines_for(exchange) if self.rules else b""
@@ -217,9 +215,10 @@ class Progress:
         self.refuse(error)
 
     def answer(self, status: int, lines: bytes, body: bytes) -> None:
-        """An answer of our own: nothing to account but the request itself."""
+        """An answer of our own. Probes of load balancers (no key, no account) leave no trace in ledger and log."""
         self._exchange.respond(status, lines, body)
-        self._settle(None, status)
+        if self.account.caller is not None:
+            self._settle(None, status)
 
     def refuse(self, error: RequestError) -> None:
         """End with an error: answered here unless the stream's head is out, which forwarding has ended in-band."""
@@ -230,6 +229,6 @@ class Progress:
 
     def _settle(self, code: ErrorCode | None, status: int) -> None:
         self._pipeline.ended(self)
-        self.account.settle(code, status, self._pipeline.now_mono_s())
+        self.account.settle(code, status, monotonic())
         self.delivery = None
         self._exchange.state = None

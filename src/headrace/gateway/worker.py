@@ -8,6 +8,7 @@ import os
 import socket
 import ssl
 import time
+from time import monotonic
 
 import structlog
 
@@ -48,6 +49,8 @@ from headrace.settings import Settings
 from headrace.tenancy.keys import KeyRing
 
 log = structlog.get_logger("headrace.gateway")
+FIRST_PROBES_S = 2.0
+"""Longest wait for the first probes before the listening socket is opened."""
 BACKLOG = 4096
 """Connections that may wait in the kernel, also while a worker is being replaced. Bounded by net.core.somaxconn."""
 
@@ -65,7 +68,7 @@ class Worker:
         self._clock = SystemClock()
         self._counters = Counters()
         self._directory = EndpointDirectory(loop)
-        self._budget = RetryBudget(ratio=0.0, minimum=0, now_mono_s=loop.time())
+        self._budget = RetryBudget(ratio=0.0, minimum=0, now_mono_s=monotonic())
         self._books = Books(self._counters, record=lambda _: None, line=None)
         self._journal: JournalWriter | None = None
         self._lines: RotatingLines | None = None
@@ -98,7 +101,7 @@ class Worker:
         self._directory.adopt(adoption)
         self._counters.adopt(plan.models)
         self._budget.adopt(ratio=plan.retry_budget_ratio, minimum=plan.retry_budget_minimum)
-        self.pipeline.gate.adopt(plan, self._loop.time())
+        self.pipeline.gate.adopt(plan, monotonic())
         self.pipeline.rules = rules
         self.limits = plan.limits
         self.plan = plan
@@ -106,6 +109,7 @@ class Worker:
         if self._server is None:
             self._start_background()
             self._certificate = certificate
+            await self._await_first_probes()
             await self._listen()
             if certificate is not None:
                 self._certificate_watch = spawn(certificate.watch(), "watch certificate")
@@ -182,6 +186,12 @@ class Worker:
             spawn(DnsDiscovery(self._directory, self._loop).run(), "discovery"),
         ]
 
+    async def _await_first_probes(self) -> None:
+        """Know the endpoints before callers come: a worker that replaces another must refuse nothing it would serve."""
+        end_mono_s = monotonic() + FIRST_PROBES_S
+        while monotonic() < end_mono_s and any(known.state is EndpointState.UNKNOWN for known in self._directory):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)  # bounded, and any probe may be the last one
+
     async def _listen(self) -> None:
         self._server = await self._loop.create_server(
             lambda: CallerConnection(self, self._loop),
@@ -198,8 +208,8 @@ class Worker:
         self.pipeline.refuses_new = not is_replacement
         if self._server is not None:
             self._server.close()
-        deadline = self._loop.time() + bound_s
-        while self._loop.time() < deadline and self._has_work(is_replacement=is_replacement):  # noqa: ASYNC110
+        deadline = monotonic() + bound_s
+        while monotonic() < deadline and self._has_work(is_replacement=is_replacement):  # noqa: ASYNC110
             await asyncio.sleep(SWEEP_INTERVAL_S / 5)  # a drain ends by many causes: no one event says so
         self.pipeline.refuses_new = True
         self.pipeline.dispatcher.end_all()

@@ -82,6 +82,11 @@ class Endpoint:
         """May be given requests. A busy endpoint may: late probes are no reason to leave it out (PAINS 11)."""
         return not self.is_draining and (self.state is EndpointState.READY or self.state is EndpointState.BUSY)
 
+    @property
+    def is_last_resort(self) -> bool:
+        """Ejected for failures, but not known to be dead."""
+        return not self.is_draining and self.state is EndpointState.EJECTED
+
     def probe_said_ready(self, now_mono_s: float) -> None:
         """A probe was answered well. An ejection runs its time first, then one good probe ends it."""
         if self.state is EndpointState.EJECTED and now_mono_s < self.ejected_until_mono_s:

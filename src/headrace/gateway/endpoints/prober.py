@@ -4,6 +4,7 @@ A probe that times out means *busy* while the endpoint makes progress for others
 """
 
 import asyncio
+from time import monotonic
 
 from headrace.engines.contract import ProbeReply, ProbeVerdict
 from headrace.gateway.endpoints.directory import EndpointDirectory
@@ -99,10 +100,10 @@ class Prober:
     def _judge(self, endpoint: Endpoint, reply: ProbeReply, timeouts: int) -> None:
         verdict = endpoint.driver.read_probe(reply)
         if verdict is ProbeVerdict.READY:
-            endpoint.probe_said_ready(self._loop.time())
+            endpoint.probe_said_ready(monotonic())
         elif verdict is ProbeVerdict.BUSY or reply.is_timeout:
             plan = endpoint.plan
-            quiet_s = self._loop.time() - endpoint.last_byte_mono_s
+            quiet_s = monotonic() - endpoint.last_byte_mono_s
             makes_progress = quiet_s < 2 * (plan.probe_interval_s + plan.probe_timeout_s)
             if makes_progress or timeouts < TIMEOUTS_TO_NOT_READY:
                 endpoint.probe_said_busy(f"probe got no answer within {plan.probe_timeout_s:g} s, requests progress")

@@ -7,6 +7,7 @@ than a task, since a task with four awaits costs 6 microseconds (docs/decisions/
 import asyncio
 from enum import Enum, auto
 from random import random
+from time import monotonic
 
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import InferenceRequest
@@ -138,7 +139,7 @@ class Delivery:
 
     def _send(self, endpoint: Endpoint, *, fresh: bool) -> None:
         request, account = self._request, self._account
-        now = self._settings.loop.time()
+        now = monotonic()
         if account.dispatched_mono_s is None:
             account.dispatched_mono_s = now
         account.endpoint, account.pool = endpoint.endpoint_id, endpoint.plan.name
@@ -176,7 +177,7 @@ class Delivery:
 
     def answer_begun(self, status: int, headers: dict[bytes, bytes]) -> None:
         self._status = status
-        self._last_block_mono_s = self._settings.loop.time()
+        self._last_block_mono_s = monotonic()
         self._body = []
         self._body_bytes = 0
         if not 200 <= status < 300:
@@ -189,7 +190,7 @@ class Delivery:
             self._phase = Phase.WHOLE
 
     def answer_bytes(self, data: bytes) -> None:
-        now = self._last_block_mono_s = self._settings.loop.time()
+        now = self._last_block_mono_s = monotonic()
         if self._endpoint is not None:
             self._endpoint.last_byte_mono_s = now
         if self._phase is Phase.STREAM:
@@ -308,7 +309,7 @@ class Delivery:
         """The engine's message ended before the end marker was seen. A marker without its blank line still counts."""
         watch, cutter = self._watch, self._cutter
         if watch is not None and cutter is not None and cutter.rest.strip() == b"data: [DONE]":
-            self._stream_events(watch, cutter.feed(b"\n\n"), self._settings.loop.time())
+            self._stream_events(watch, cutter.feed(b"\n\n"), monotonic())
         else:
             self._attempt_failed(ErrorCode.STREAM_BROKEN, "the stream ended without its end marker")
 
@@ -353,10 +354,12 @@ class Delivery:
         settings, endpoint = self._settings, self._endpoint
         if endpoint is None:
             return
-        now = settings.loop.time()
+        now = monotonic()
         self._note_usage()
         self._leave_endpoint()
-        if endpoint.request_failed(detail, now, is_refused=is_refused):
+        # One request blames an endpoint once, however often it tries there: a poisonous request ejects nobody.
+        is_blamed = is_refused or self._tried.count(endpoint) == 1
+        if is_blamed and endpoint.request_failed(detail, now, is_refused=is_refused):
             settings.budget.add_reserve(endpoint.in_flight + 1)
         self._account.detail = f"{endpoint.endpoint_id}: {detail}"
         event = AttemptFailed(
@@ -414,7 +417,7 @@ class Delivery:
 
     def caller_caught_up(self) -> None:
         self._is_paused = False
-        self._last_block_mono_s = self._settings.loop.time()
+        self._last_block_mono_s = monotonic()
         if self._sending is not None:
             self._sending.resume()
 

@@ -7,6 +7,7 @@ could read differently is refused. Counterpart: `engine_connection.py`.
 import asyncio
 from collections import deque
 from enum import Enum, auto
+from time import monotonic
 from typing import Protocol, cast
 
 import httptools
@@ -141,7 +142,7 @@ class CallerConnection(asyncio.Protocol):
         self.service.connection_closed(self)
 
     def pause_writing(self) -> None:
-        self._is_slow_since = self._loop.time()
+        self._is_slow_since = monotonic()
         self._slow_bytes = self._transport.get_write_buffer_size()
         if self._current is not None and self._current.source is not None:
             self._current.source.caller_is_slow()
@@ -275,7 +276,7 @@ class CallerConnection(asyncio.Protocol):
         if self._current is not None or not self._waiting or self._phase is Phase.CLOSED:
             return
         exchange = self._current = self._waiting.popleft()
-        exchange.received_mono_s = self._loop.time()
+        exchange.received_mono_s = monotonic()
         self.service.request_arrived(exchange)
 
     def _enter(self, phase: Phase) -> None:
@@ -289,7 +290,7 @@ class CallerConnection(asyncio.Protocol):
         else:
             wait_s = LINGER_S
         self._phase = phase
-        self._deadline_mono_s = self._loop.time() + wait_s
+        self._deadline_mono_s = monotonic() + wait_s
 
     @staticmethod
     def _has_long_body(headers: dict[bytes, bytes]) -> bool:
@@ -337,7 +338,7 @@ class CallerConnection(asyncio.Protocol):
         self._waiting.append(exchange)
         if self._current is None:
             exchange = self._current = self._waiting.popleft()
-            exchange.received_mono_s = self._loop.time()
+            exchange.received_mono_s = monotonic()
             self.service.request_arrived(exchange)
 
     def _headers_too_large(self) -> RequestError:
@@ -378,7 +379,7 @@ class CallerConnection(asyncio.Protocol):
         """Close once everything written is out; a refused upload is read to its end for a moment first."""
         if self._phase is Phase.LINGER and self._transport.can_write_eof():
             self._transport.write_eof()
-            self._deadline_mono_s = self._loop.time() + LINGER_S
+            self._deadline_mono_s = monotonic() + LINGER_S
             return
         self._phase = Phase.CLOSED
         self._transport.close()

@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from dataclasses import dataclass
+from time import monotonic
 
 from headrace.gateway.http.engine_connection import AnswerReader, EngineConnection, LossReason
 from headrace.gateway.tasks import spawn
@@ -123,7 +124,7 @@ class ConnectionPool:
         if self._is_closed or len(self._idle) >= IDLE_CONNECTIONS:
             connection.close()
             return
-        connection.idle_since_mono_s = self._loop.time()
+        connection.idle_since_mono_s = monotonic()
         self._idle.append(connection)
 
     def _lost(self, connection: EngineConnection) -> None:

@@ -6,6 +6,7 @@ second costs about a millisecond each time.
 
 import asyncio
 from collections.abc import Callable
+from time import monotonic
 
 SWEEP_INTERVAL_S = 0.25
 """Granularity of every time-out in the request path; time-outs are seconds, so a quarter of one is close enough."""
@@ -32,6 +33,6 @@ class Sweeper:
 
     def _run(self) -> None:
         self._next = self._loop.call_later(SWEEP_INTERVAL_S, self._run)
-        now = self._loop.time()
+        now = monotonic()
         for sweep in self._sweeps:
             sweep(now)

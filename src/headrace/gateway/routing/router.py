@@ -20,11 +20,15 @@ class Router:
         self._turn = 0
 
     def choose(self, request: InferenceRequest, tried: tuple[Endpoint, ...] = ()) -> Endpoint:
-        """Return the endpoint for the next attempt; one already tried only where no other is usable.
+        """Return the endpoint for the next attempt; one already tried only where no other is usable, and an ejected
+        one only where nothing else is left: it answers probes, so trying beats a sure refusal.
 
         Raises: RequestError NO_READY_ENDPOINT, saying what the endpoints are doing.
         """
-        usable = [endpoint for endpoint in self._candidates(request) if endpoint.is_usable]
+        candidates = self._candidates(request)
+        usable = [endpoint for endpoint in candidates if endpoint.is_usable] or [
+            endpoint for endpoint in candidates if endpoint.is_last_resort
+        ]
         fresh = [endpoint for endpoint in usable if endpoint not in tried] if tried else usable
         if not usable:
             raise self._nothing_ready(request)

@@ -1,14 +1,9 @@
 """The check of sizes and names finds what it is there to find."""
 
-import sys
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
-
-from check_sizes import FILE_LINES, FUNCTION_LINES, check_file, read_allowances, words_of  # noqa: E402
+from tools.check_sizes import FILE_LINES, FUNCTION_LINES, check_file, read_allowances, words_of
 
 
 def check(folder: Path, name: str, text: str, allowed: dict[str, int] | None = None) -> list[str]:

@@ -1,16 +1,12 @@
 """The pages of docs/ that are made from code say what the code says."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tools import generate_docs
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
-
-import generate_docs  # noqa: E402
-
 
 NOT_FOR_OPERATORS = {"HEADRACE_DB_PASSWORD", "HEADRACE_COMPLETE", "HEADRACE_HANDOVER", "HEADRACE_LEDGER_DATABASE"}
 """An example's name, and what headrace's own processes tell each other."""

@@ -77,6 +77,7 @@ class Validated:
 
 def validate(tree: Located, *, unexpanded: frozenset[KeyPath] = frozenset()) -> Validated:
     """Check `tree` against the types. Values at `unexpanded` are references without a value: they are not judged."""
+    _fill_empty_sections(tree.root)
     problems = list(_booleans_as_numbers(tree))
     value = cast("dict[str, Any]", to_value(tree.root))
     try:
@@ -86,6 +87,16 @@ def validate(tree: Located, *, unexpanded: frozenset[KeyPath] = frozenset()) -> 
         problems += [_problem(tree, details) for details in details_of if _path_of(details) not in unexpanded]
         return Validated(declaration=_sound_part(value, error), is_whole=False, problems=tuple(problems))
     return Validated(declaration=declaration, is_whole=not problems, problems=tuple(problems))
+
+
+def _fill_empty_sections(mapping: Mapping, path: KeyPath = ()) -> None:
+    """Read `team-a:` with nothing below it as a section in which every key has its default."""
+    for key, node in mapping.entries.items():
+        here = (*path, key)
+        if isinstance(node, Mapping):
+            _fill_empty_sections(node, here)
+        elif isinstance(node, Scalar) and node.value is None and section_at(here) and not accepts(here, type(None)):
+            mapping.entries[key] = Mapping(mark=node.mark)
 
 
 def _sound_part(value: dict[str, Any], error: ValidationError) -> Declaration | None:

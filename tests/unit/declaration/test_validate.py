@@ -55,7 +55,8 @@ def test_an_unknown_key_unlike_any_gets_the_list(problems) -> None:
             "must be a section (key: value lines, indented)",
             '"5"',
         ),
-        ("gateway: {limits: }", "gateway.limits", "has no value", None),
+        ("gateway: {drain_s: }", "gateway.drain_s", "has no value", None),
+        ("tenants: ", "tenants", "has no value", None),
         ("tenants: {}", "tenants", "needs at least one entry", None),
     ],
 )
@@ -120,3 +121,11 @@ def test_a_checksum_has_a_shape(problems) -> None:
     """A SHA-256 that is none is refused at once."""
     (problem,) = problems("version: 1\nmodels: {m: {source: 'file:.', sha256: ABC}}\npools: {p: {model: m}}\n")
     assert problem.message == "must be 64 hexadecimal digits in lower case"
+
+
+def test_a_section_without_keys_has_the_defaults(load) -> None:
+    """`team-a:` with nothing below it, or with everything commented out, is a section of defaults."""
+    declaration = load(GOOD + "gateway:\n  limits:\n  tls:\ntenants:\n  team-a:\n").declaration
+    assert list(declaration.tenants) == ["team-a"]
+    assert declaration.gateway.limits.in_flight == 4096
+    assert declaration.gateway.tls is None

@@ -33,7 +33,8 @@ async def detect_engine(
         headers=dict(headers or {}), verify=trust, timeout=timeout_s, trust_env=False
     ) as client:
         reasons: list[str] = []
-        asked = [_ask(client, f"{url.rstrip('/')}{path}", reasons) for path in DETECTION_PATHS]
+        address = url.rstrip("/").removesuffix("/v1")
+        asked = [_ask(client, f"{address}{path}", reasons) for path in DETECTION_PATHS]
         replies: dict[str, ProbeReply] = dict(zip(DETECTION_PATHS, await asyncio.gather(*asked), strict=True))
     found = detect(replies)
     if not found.is_alive:

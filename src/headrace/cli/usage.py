@@ -1,0 +1,142 @@
+"""`headrace usage`: who used how much, and whether the ledger is complete; with and without a running instance."""
+
+import csv
+import io
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from headrace.cli.control_client import ControlClient
+from headrace.cli.ledger_access import open_access, refusing_wrong_usage
+from headrace.cli.options import ConfigOption, JsonOption, verb_app
+from headrace.cli.output import EXIT_PROBLEMS, emit, table
+from headrace.fleet.deploy.state_files import find_supervisor
+from headrace.ledger.usage import Percentiles, UsageGroup, UsageReport, UsageRow, read_usage
+from headrace.ledger.verify import LedgerCheck, verify_ledger
+from headrace.settings import Settings
+from headrace.tenancy.key_wish import parse_span_s
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+app = verb_app()
+
+NOT_MEASURED = "not measured"
+COLUMNS = (
+    *("requests", "completed", "rejected", "evicted", "failed", "cancelled"),
+    *("input tokens", "cached input tokens", "output tokens"),
+    *("TTFT p50 s", "TTFT p99 s", "E2E p50 s", "E2E p99 s"),
+)
+_STATUS_S = 5.0
+
+
+class UsageFormat(StrEnum):
+    """How usage is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+SinceOption = Annotated[str, typer.Option("--since", metavar="TIME", help="How far back: 90m, 24h, 30d, 2w.")]
+ByOption = Annotated[UsageGroup, typer.Option("--by", help="What to sum up by; days are UTC.")]
+FormatOption = Annotated[UsageFormat, typer.Option("--format", "-f", help="How to print it; csv is for spreadsheets.")]
+
+
+@app.callback(invoke_without_command=True, epilog="Example: headrace usage --since 7d --by model")
+def usage(
+    context: typer.Context,
+    since: SinceOption = "24h",
+    by: ByOption = UsageGroup.TENANT,
+    output: FormatOption = UsageFormat.TABLE,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show requests by outcome, tokens and latencies, summed up by tenant, model, day, key or endpoint.
+
+    Latencies are those of the gateway: request received to first output, and to the last.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    with refusing_wrong_usage():
+        span_s = parse_span_s(since)
+    with open_access(config) as access:
+        until_at = access.clock.wall_at().timestamp()
+        report = read_usage(access.database, since_at=until_at - span_s, until_at=until_at, by=by)
+    if output is UsageFormat.CSV and not as_json:
+        print(_csv(report), end="")
+        return
+    emit("usage", report, as_json=as_json or output is UsageFormat.JSON, human=lambda: _table(report))
+
+
+@app.command(epilog="Example: headrace usage verify")
+def verify(config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Compare the journal with the database: what waits, what was lost. Exits with 3 where rows are missing."""
+    with open_access(config) as access:
+        check = verify_ledger(access.settings.journal_dir, access.database)
+        live_dropped = _find_live_dropped(access.settings)
+    value = {**msgspec.structs.asdict(check), "is_complete": check.is_complete, "live_dropped_records": live_dropped}
+    emit("usage-verify", value, as_json=as_json, human=lambda: _verdict(check, live_dropped))
+    if not check.is_complete:
+        raise typer.Exit(EXIT_PROBLEMS)
+
+
+def _table(report: UsageReport) -> "RenderableType":
+    rows: list[tuple[object, ...]] = [(row.group or "(unknown)", *_cells(row)) for row in report.rows]
+    rows.append(("total", *_cells(report.total)))
+    span = f"{_moment(report.since_at)} to {_moment(report.until_at)} UTC; latencies as the gateway saw them"
+    return table((report.by.value, *COLUMNS), rows, title=span)
+
+
+def _csv(report: UsageReport) -> str:
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow((report.by.value, *(column.replace(" ", "_").lower() for column in COLUMNS)))
+    writer.writerows((row.group or "", *_cells(row, not_measured="")) for row in report.rows)
+    return stream.getvalue()
+
+
+def _cells(row: UsageRow, not_measured: str = NOT_MEASURED) -> list[object]:
+    counts = (row.requests, row.completed, row.rejected, row.evicted, row.failed, row.cancelled)
+    tokens = (row.input_tokens, row.cached_input_tokens, row.output_tokens)
+    cells: list[object] = [*counts, *(not_measured if one is None else one for one in tokens)]
+    for measured in (row.ttft, row.e2e):
+        cells += _seconds(measured) if measured is not None else [not_measured, not_measured]
+    return cells
+
+
+def _seconds(measured: Percentiles) -> list[str]:
+    return [f"{measured.p50_s:.4f}", f"{measured.p99_s:.4f}"]
+
+
+def _verdict(check: LedgerCheck, live_dropped: int | None) -> str:
+    lost = (
+        f"lost for ever: {check.dropped_records} records dropped, {check.torn_bytes} bytes torn by a crash, "
+        f"{check.refused_records} records refused by the database"
+    )
+    lines = [
+        f"{check.rows} requests in the database; {check.segments} journal file(s)",
+        f"{check.waiting_records} records ({check.waiting_bytes} bytes) wait for the database",
+        f"{check.checked_records} records of these files must be rows by now; {check.missing_records} are not",
+        lost,
+    ]
+    if live_dropped is not None:
+        lines.append(f"dropped by the workers that run now: {live_dropped} records (journalled with the next flush)")
+    lines.append("complete" if check.is_complete else "INCOMPLETE: restore a back-up and let the journal be replayed")
+    return "\n".join(lines)
+
+
+def _find_live_dropped(settings: Settings) -> int | None:
+    """What running workers have dropped so far; None where no instance runs."""
+    if find_supervisor(settings) is None:
+        return None
+    with ControlClient(settings, timeout_s=_STATUS_S) as client:
+        status = client.try_status()
+    return None if status is None else status.ledger.dropped
+
+
+def _moment(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, tz=UTC):%Y-%m-%d %H:%M}"

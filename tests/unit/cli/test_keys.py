@@ -1,0 +1,105 @@
+"""`headrace keys`: made, listed and ended, without a running instance; the secret is shown once and kept nowhere."""
+
+import json
+import re
+from pathlib import Path
+
+DECLARATION = """
+version: 1
+models:
+  small: {}
+  large: {}
+pools:
+  p: {model: small, engine: vllm, endpoints: ["http://127.0.0.1:1"]}
+  q: {model: large, engine: vllm, endpoints: ["http://127.0.0.1:2"]}
+tenants:
+  team-a: {}
+  team-b: {models: [small], limits: {requests_per_min: 7}}
+"""
+
+
+def _created(run, *arguments):
+    ran = run("keys", "create", "--json", *arguments)
+    assert ran.code == 0, ran.err
+    return json.loads(ran.out)["data"]
+
+
+def test_a_key_is_shown_once(run):
+    """`create` prints the key on its own line; `list` never does."""
+    ran = run("keys", "create", "--tenant", "default", "--name", "laptop")
+    key = ran.out.splitlines()[0]
+    assert re.fullmatch(r"hr-[a-z2-7]{10}-[A-Za-z0-9_-]{43}", key)
+    listed = run("keys", "list")
+    assert key[3:13] in listed.out
+    assert "laptop" in listed.out
+    assert key[14:] not in listed.out
+
+
+def test_a_key_has_what_was_asked_for(run):
+    """Tenant, scope, models, name and end."""
+    Path("headrace.yaml").write_text(DECLARATION)
+    record = _created(run, "--tenant", "team-b", "--model", "small", "--expires-in", "30d", "--name", "ci")["record"]
+    assert (record["tenant"], record["scope"], record["allowed_models"]) == ("team-b", "inference", ["small"])
+    assert record["expires_at"] > record["created_at"]
+    assert _created(run, "--tenant", "team-a", "--scope", "admin")["record"]["scope"] == "admin"
+
+
+def test_a_slip_of_the_finger_is_answered_with_what_was_meant(run):
+    """Wrong usage exits with 2 and makes no key."""
+    Path("headrace.yaml").write_text(DECLARATION)
+    for arguments, words in (
+        (("--tenant", "taem-a"), 'Did you mean "team-a"?'),
+        (("--tenant", "team-a", "--model", "smal"), 'Did you mean "small"?'),
+        (("--tenant", "team-b", "--model", "large"), "It may use: small."),
+        (("--tenant", "team-a", "--expires-in", "soon"), "90m, 12h, 30d or 2w"),
+        (("--tenant", "team-a", "--scope", "root"), "root"),
+    ):
+        ran = run("keys", "create", *arguments)
+        assert (ran.code, words in ran.err) == (2, True), ran.err
+    assert json.loads(run("keys", "list", "--json").out)["data"] == []
+
+
+def test_revoking_ends_a_key_by_id_or_by_itself(run):
+    """The id is enough; a whole key is understood and not repeated."""
+    one, other = (_created(run, "--tenant", "default") for _ in range(2))
+    assert run("keys", "revoke", one["record"]["key_id"]).code == 0
+    ran = run("keys", "revoke", other["key"])
+    assert (ran.code, other["key"][14:] in ran.out) == (0, False)
+    states = [key["state"] for key in json.loads(run("keys", "list", "--json").out)["data"]]
+    assert states == ["revoked", "revoked"]
+
+
+def test_revoking_an_unknown_key_fails(run):
+    """Nothing is ended by mistake."""
+    ran = run("keys", "revoke", "zzzzzzzzzz")
+    assert ran.code == 1
+    assert '"zzzzzzzzzz"' in ran.err
+
+
+def test_keys_are_listed_by_tenant(run):
+    """One team's keys alone."""
+    Path("headrace.yaml").write_text(DECLARATION)
+    _created(run, "--tenant", "team-a")
+    _created(run, "--tenant", "team-b")
+    listed = json.loads(run("keys", "list", "--tenant", "team-b", "--json").out)
+    assert listed["schema"] == "headrace/keys/v1"
+    assert [key["tenant"] for key in listed["data"]] == ["team-b"]
+
+
+def test_the_secret_is_in_no_file(run, tmp_path):
+    """Canary: neither the key nor its secret part is anywhere below the state folder."""
+    key = _created(run, "--tenant", "default")["key"]
+    run("keys", "list")
+    run("usage", "verify")
+    run("tenants")
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert files
+    assert [path for path in files if key[14:].encode() in path.read_bytes()] == []
+
+
+def test_a_database_that_cannot_be_used_is_named(run, monkeypatch):
+    """The operator reads which, and no password."""
+    Path("headrace.yaml").write_text(DECLARATION + "ledger: {database: '${env:LEDGER}'}\n")
+    monkeypatch.setenv("LEDGER", "postgresql://u:hunter2@127.0.0.1:1/d")
+    ran = run("keys", "list")
+    assert (ran.code, "u:***@127.0.0.1:1/d" in ran.err, "hunter2" in ran.err) == (1, True, False)

@@ -1,0 +1,111 @@
+"""`headrace usage`: sums for people, programs and spreadsheets, and the ledger's verdict on itself."""
+
+import csv
+import io
+import json
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+
+from headrace.database.migrate import migrate
+from headrace.database.url import parse_database_url
+from headrace.domain.clock import SystemClock
+from headrace.ledger.journal import JournalWriter
+from headrace.ledger.process import open_ingest
+from headrace.ledger.projector import Projector
+from headrace.ledger.record import RequestRecord, encode_record
+
+
+@pytest.fixture
+def ledger(run, tmp_path: Path):
+    """Writes requests of the last minute into the state folder; projects all but those marked as waiting."""
+    state = tmp_path / "state"
+    url = f"sqlite:///{state / 'headrace.db'}"
+    migrate(url)
+    now_at = time.time()  # noqa: TID251
+    journal = JournalWriter(
+        state / "journal",
+        worker=0,
+        pid=1,
+        started_at=now_at,
+        buffer_records=100,
+        segment_bytes=1 << 20,
+        journal_bytes=1 << 30,
+    )
+
+    def write(*requests: dict[str, object], is_waiting: bool = False) -> None:
+        for number, request in enumerate(requests):
+            given = {"request_id": "r", "received_at": now_at - 60, "outcome": "completed", **request}
+            journal.append(encode_record(RequestRecord(uid=f"{is_waiting}{number}", **given)))
+        journal.flush()
+        if not is_waiting:
+            projector = Projector(state / "journal", lambda: open_ingest(parse_database_url(url)), SystemClock())
+            projector.project()
+            projector.close()
+
+    yield write
+    journal.close()
+
+
+def test_usage_sums_up_by_tenant(run, ledger, monkeypatch):
+    """What was not measured says so."""
+    monkeypatch.setenv("COLUMNS", "250")
+    ledger(
+        {"tenant": "a", "input_tokens": 7, "output_tokens": 3, "ttft_s": 0.25, "e2e_s": 1.5},
+        {"tenant": "b", "outcome": "rejected"},
+    )
+    ran = run("usage")
+    lines = {line.split()[0]: line for line in ran.out.splitlines() if line.strip()}
+    assert "0.2500" in lines["a"]
+    assert "not measured" in lines["b"]
+    data = json.loads(run("usage", "--json").out)["data"]
+    assert [(row["group"], row["requests"], row["input_tokens"]) for row in data["rows"]] == [
+        ("a", 1, 7),
+        ("b", 1, None),
+    ]
+    assert run("usage", "--format", "json").code == 0
+
+
+def test_usage_as_csv_is_one_row_per_group(run, ledger):
+    """A spreadsheet gets numbers, and empty cells where nothing was measured."""
+    ledger({"requested_model": "small", "output_tokens": 3}, {"requested_model": None, "outcome": "rejected"})
+    rows = list(csv.DictReader(io.StringIO(run("usage", "--format", "csv", "--by", "model").out)))
+    by_model = {row["model"]: row for row in rows}
+    assert (by_model["small"]["requests"], by_model["small"]["output_tokens"]) == ("1", "3")
+    assert (by_model["small"]["ttft_p50_s"], by_model[""]["rejected"]) == ("", "1")
+
+
+def test_since_bounds_the_stretch(run, ledger):
+    """Older requests are not counted."""
+    ledger({"tenant": "a"})
+    assert json.loads(run("usage", "--since", "30s", "--json").out)["data"]["total"]["requests"] == 0
+    assert json.loads(run("usage", "--since", "1h", "--json").out)["data"]["total"]["requests"] == 1
+
+
+def test_wrong_arguments_are_wrong_usage(run):
+    """Exit code 2 and what would be right."""
+    assert run("usage", "--since", "yesterday").code == 2
+    assert run("usage", "--by", "colour").code == 2
+
+
+def test_verify_counts_what_waits(run, ledger):
+    """Waiting is not missing: exit code 0."""
+    ledger({}, {})
+    ledger({}, {}, {}, is_waiting=True)
+    ran = run("usage", "verify", "--json")
+    data = json.loads(ran.out)["data"]
+    assert ran.code == 0
+    assert (data["rows"], data["waiting_records"], data["checked_records"], data["missing_records"]) == (2, 3, 2, 0)
+    assert (data["is_complete"], data["live_dropped_records"]) == (True, None)
+
+
+def test_verify_finds_missing_rows(run, ledger, tmp_path):
+    """Rows that the journal knows and the database lost: exit code 3."""
+    ledger({}, {})
+    with sqlite3.connect(tmp_path / "state" / "headrace.db") as connection:
+        connection.execute("DELETE FROM requests WHERE uid = 'False1'")
+    connection.close()
+    ran = run("usage", "verify")
+    assert (ran.code, "INCOMPLETE" in ran.out) == (3, True)

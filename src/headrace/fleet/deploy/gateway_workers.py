@@ -98,7 +98,7 @@ class GatewayWorkers:
     async def run(self, drain_s: Callable[[], float]) -> None:
         """Keep the workers alive until cancelled; predecessors are drained first."""
         async with asyncio.TaskGroup() as group:
-            for old in self.leaving:
+            for old in list(self.leaving):
                 group.create_task(self._see_off(old, drain_s(), is_replacement=True))
             for index in range(self.worker_count):
                 group.create_task(self._keep_alive(index))

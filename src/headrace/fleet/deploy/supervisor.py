@@ -112,6 +112,10 @@ class Supervisor:
         """Return once the gateway serves (engines may still load)."""
         await self._is_up.wait()
 
+    async def wait_stopping(self) -> None:
+        """Return once a stop was asked for."""
+        await self._stop.wait()
+
     async def wait_idle(self, endpoint: str, bound_s: float) -> None:
         """Return once the gateway sends nothing more to a draining endpoint and has nothing in flight there."""
         await self.publish()

@@ -1,0 +1,91 @@
+"""An instance's status as tables for a person."""
+
+from collections.abc import Iterable
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from headrace.cli.output import table
+from headrace.control_api.operations import InstanceStatus, ReplicaStatus
+from headrace.domain.clock import SystemClock
+
+
+def status_view(status: InstanceStatus) -> RenderableType:
+    """Everything on one screen: replicas as the supervisor sees them, endpoints as the gateway does."""
+    parts: list[RenderableType] = [
+        Text(f"headrace {status.version}, pid {status.pid}, up {seconds(now_at() - status.started_at)}"),
+        Text(f"declaration  {status.config_file or '(built in)'}, plan revision {status.plan_revision}"),
+        Text(f"inference    {status.inference_url}    control {status.control_url}"),
+        Text(f"state        {'ready' if status.is_ready else 'not ready'}: {status.reason}"),
+        Text(""),
+    ]
+    if status.replicas:
+        columns = ("replica", "phase", "for s", "pid", "port", "restarts", "earlier phases s", "reason")
+        parts += [table(columns, (replica_row(replica) for replica in status.replicas)), Text("")]
+    columns = ("endpoint", "model", "engine", "state", "in flight", "attempts", "failures", "reason")
+    rows = [
+        (each.endpoint, each.model, each.engine, each.state, each.in_flight, each.requests, each.failures, each.reason)
+        for each in status.endpoints
+    ]
+    parts += [table(columns, rows), Text("")]
+    parts.append(
+        table(("gateway worker", "pid", "requests", "in flight", "connections", "state"), _worker_rows(status))
+    )
+    parts += [Text(""), Text(_ledger_line(status))]
+    for replica in status.replicas:
+        if replica.last_lines:
+            parts += [Text(""), Text(f"last words of {replica.endpoint}:")]
+            parts += [Text(f"  {line}") for line in replica.last_lines[-10:]]
+    return Group(*parts)
+
+
+def replica_row(replica: ReplicaStatus) -> tuple[object, ...]:
+    earlier = ", ".join(f"{span.phase} {span.duration_s:.1f}" for span in replica.spans[:-1])
+    current_s = replica.spans[-1].duration_s if replica.spans else None
+    port = replica.url.rpartition(":")[2] if replica.url else None
+    return (
+        replica.endpoint,
+        replica.phase,
+        None if current_s is None else f"{current_s:.1f}",
+        replica.pid,
+        port,
+        replica.restarts,
+        earlier or None,
+        replica.reason,
+    )
+
+
+def seconds(duration_s: float) -> str:
+    """Write a duration for a person: 3.2 s, 4 min 10 s, 2 h 5 min."""
+    if duration_s < 60:
+        return f"{duration_s:.1f} s"
+    minutes, rest_s = divmod(round(duration_s), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest_s} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def now_at() -> float:
+    return SystemClock().wall_at().timestamp()
+
+
+def _worker_rows(status: InstanceStatus) -> Iterable[tuple[object, ...]]:
+    for worker in status.workers:
+        seen = worker.status
+        if seen is None:
+            yield (worker.worker, worker.pid, None, None, None, "does not answer")
+            continue
+        state = "draining" if seen.is_draining else "ready" if seen.is_ready else "no endpoint ready"
+        yield (worker.worker, seen.pid, seen.requests, seen.in_flight, seen.connections, state)
+
+
+def _ledger_line(status: InstanceStatus) -> str:
+    ledger = status.ledger
+    lag = "nothing waits" if ledger.lag_s is None else f"up to {ledger.lag_s:.1f} s behind"
+    parts = [
+        "running" if ledger.is_running else "NOT RUNNING",
+        f"{ledger.rows} rows written",
+        f"{ledger.waiting_records} records waiting ({lag})",
+        f"{ledger.dropped} dropped",
+    ]
+    return f"ledger       {', '.join(parts)}" + (f"; {ledger.error}" if ledger.error else "")

@@ -1,0 +1,194 @@
+"""`headrace up`: start the declared engines and the gateway, and say how to use them."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli.control_client import ControlClient
+from headrace.cli.options import ConfigOption, JsonOption, verb_app
+from headrace.cli.output import EXIT_FAILED, EXIT_USAGE, emit, fail, show_error
+from headrace.cli.up_view import (
+    Progress,
+    Welcome,
+    failing_replicas,
+    first_model,
+    is_settled,
+    make_curl,
+    welcome_text,
+)
+from headrace.control_api.operations import InstanceStatus
+from headrace.declaration.load import Loaded, find_declaration
+from headrace.domain.operator_error import OperatorError
+from headrace.domain.tenant import Scope
+from headrace.fleet.deploy.state_files import SupervisorFile, find_supervisor, prepare_folders
+from headrace.settings import Settings, load_settings
+from headrace.wiring.declared import Source, ask_endpoint
+from headrace.wiring.first_keys import keeps_first_key, take_first_keys
+from headrace.wiring.instance import run_instance
+from headrace.wiring.operations import InstanceOperations
+
+app = verb_app()
+POLL_S = 0.15
+
+DetachOption = Annotated[bool, typer.Option("--detach", "-d", help="Go on in the background once it is ready.")]
+EndpointOption = Annotated[
+    str | None,
+    typer.Option("--endpoint", metavar="URL", help="Govern an engine that already runs there; nothing else to write."),
+]
+TimeoutOption = Annotated[float, typer.Option("--timeout-s", min=1, help="Longest wait to become ready, seconds.")]
+
+
+@app.command(epilog="Example: headrace up --detach")
+def up(
+    config: ConfigOption = None,
+    is_detached: DetachOption = False,
+    endpoint: EndpointOption = None,
+    timeout_s: TimeoutOption = 900.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Start the declared engines and the gateway, then print URL, key and a first request.
+
+    In the foreground until Ctrl-C (a second one hurries), or with --detach in the background.
+    """
+    if config is not None and endpoint is not None:
+        fail("--config and --endpoint exclude each other", code=EXIT_USAGE)
+    settings = load_settings()
+    path = None if endpoint else find_declaration(config, environ=os.environ)
+    source = Source(config=path.absolute() if path else None, endpoint=endpoint)
+    running = find_supervisor(settings)
+    if running is not None:
+        _show_running(settings, source, running, timeout_s, as_json=as_json)
+        return
+    source = ask_endpoint(source)
+    loaded = source.loader(os.environ)()
+    for warning in loaded.warnings:
+        typer.echo(str(warning), err=True)
+    if is_detached:
+        _detach(settings, source)
+        status = _await_ready(settings, timeout_s, as_json=as_json)
+        _emit_welcome(settings, loaded, status, as_json=as_json)
+        if not is_settled(status):
+            raise typer.Exit(EXIT_FAILED)
+    else:
+        run_instance(source, settings, watch=_Foreground(settings, as_json=as_json).watch)
+        typer.echo("stopped", err=True)
+
+
+class _Foreground:
+    """Shows progress and welcome from inside the supervisor's own process."""
+
+    def __init__(self, settings: Settings, *, as_json: bool) -> None:
+        self._settings, self._as_json = settings, as_json
+
+    async def watch(self, operations: InstanceOperations, loaded: Loaded) -> None:
+        progress = Progress(is_silent=self._as_json)
+        try:
+            while True:
+                status = await operations.status()
+                progress.show(status)
+                if is_settled(status) or failing_replicas(status):
+                    break
+                await asyncio.sleep(POLL_S)
+        finally:
+            progress.close()
+        for line in failing_replicas(status):
+            show_error(line)
+        _emit_welcome(self._settings, loaded, status, as_json=self._as_json)
+        await operations.supervisor.wait_stopping()
+        typer.echo("stopping: running requests finish first (Ctrl-C again hurries)", err=True)
+
+
+def _detach(settings: Settings, source: Source) -> None:
+    """Start the supervisor in a session of its own. Raises: OperatorError with what it said if it ends at once."""
+    prepare_folders(settings)
+    output_path = settings.log_dir / "supervisor.err"
+    with output_path.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "headrace.wiring", *source.arguments()],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    with ControlClient(settings, timeout_s=5.0) as client:
+        while process.poll() is None:
+            found = find_supervisor(settings)
+            if found is not None and found.process.pid == process.pid and client.try_status() is not None:
+                process.returncode = 0  # It goes on without us.
+                return
+            time.sleep(POLL_S)
+    raise OperatorError(_last_words(output_path) or f"the supervisor ended with status {process.returncode}")
+
+
+def _await_ready(settings: Settings, timeout_s: float, *, as_json: bool) -> InstanceStatus:
+    """Show progress until everything answers, something is in a crash loop, or the time is over."""
+    progress = Progress(is_silent=as_json)
+    end_mono_s = time.monotonic() + timeout_s
+    try:
+        with ControlClient(settings) as client:
+            while True:
+                status = client.status()
+                progress.show(status)
+                if is_settled(status) or failing_replicas(status) or time.monotonic() >= end_mono_s:
+                    break
+                time.sleep(POLL_S)
+    except OperatorError as error:
+        words = _last_words(settings.log_dir / "supervisor.err")
+        raise OperatorError(f"the supervisor stopped: {words or error.message}") from error
+    finally:
+        progress.close()
+    for line in failing_replicas(status):
+        show_error(line)
+    return status
+
+
+def _show_running(
+    settings: Settings, source: Source, running: SupervisorFile, timeout_s: float, *, as_json: bool
+) -> None:
+    """`up` again: the same lines; a changed declaration is said, not applied."""
+    note = ""
+    try:
+        loaded = ask_endpoint(source).loader(os.environ)()
+        if str(loaded.path or "") != str(running.config_file or ""):
+            note = f"it runs on {running.config_file or 'the built-in declaration'}, not on {loaded.path or 'that'}"
+        elif loaded.digest != running.declaration_digest:
+            note = "the declaration has changed since: `headrace reload` applies it"
+    except OperatorError as error:
+        note = f"the declaration as it is now cannot be used: {error.message}"
+        loaded = Source().loader(os.environ)()
+    status = _await_ready(settings, timeout_s, as_json=as_json)
+    _emit_welcome(
+        settings, loaded, status, as_json=as_json, note=f"headrace was running already{'; ' if note else ''}{note}"
+    )
+
+
+def _emit_welcome(settings: Settings, loaded: Loaded, status: InstanceStatus, *, as_json: bool, note: str = "") -> None:
+    keys = take_first_keys(settings, loaded)
+    api_key, model = keys.get(Scope.INFERENCE), first_model(loaded.declaration, status)
+    welcome = Welcome(
+        is_ready=is_settled(status),
+        reason=status.reason,
+        inference_url=status.inference_url,
+        control_url=status.control_url,
+        model=model,
+        api_key=api_key,
+        admin_key=keys.get(Scope.ADMIN),
+        curl=make_curl(loaded.declaration, status.inference_url, model, api_key) if model else None,
+        log_dir=str(settings.log_dir),
+        is_key_kept=keeps_first_key(loaded),
+        note=note,
+    )
+    emit("up", welcome, as_json=as_json, human=welcome_text(welcome))
+
+
+def _last_words(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()[-4000:]
+    except OSError:
+        return ""

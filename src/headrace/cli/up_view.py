@@ -1,0 +1,149 @@
+"""What `headrace up` shows: progress while engines load, then everything needed for a first request."""
+
+import json
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rich.live import Live
+
+from headrace.cli.output import console, table
+from headrace.cli.status_view import replica_row
+from headrace.control_api.operations import InstanceStatus
+from headrace.declaration.model import Declaration
+from headrace.domain.endpoint import ReplicaPhase
+
+QUESTION = "Say hello in five words."
+PERCENT_STEP = 10
+"""Without a terminal, a download is reported this often."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Welcome:
+    """What an operator needs for a first request; `headrace up --json` prints it."""
+
+    is_ready: bool
+    reason: str
+    inference_url: str
+    control_url: str
+    model: str | None
+    api_key: str | None
+    """None: shown before, and kept nowhere."""
+    admin_key: str | None
+    curl: str | None
+    log_dir: str
+    is_key_kept: bool
+    """The key can be shown again by the next `headrace up`."""
+    note: str = ""
+
+
+def make_curl(declaration: Declaration, url: str, model: str, api_key: str | None) -> str:
+    """One line that streams a first answer, ready to paste into a shell."""
+    body = {"model": model, "stream": True, "messages": [{"role": "user", "content": QUESTION}]}
+    path = "/v1/chat/completions"
+    if _is_embedding(declaration, model):
+        path, body = "/v1/embeddings", {"model": model, "input": QUESTION}
+    key = f"'Authorization: Bearer {api_key}'" if api_key else '"Authorization: Bearer $HEADRACE_API_KEY"'
+    trust = f" --cacert {shlex.quote(declaration.gateway.tls.certificate)}" if declaration.gateway.tls else ""
+    json_text = shlex.quote(json.dumps(body))
+    return f"curl -N{trust} {url}{path} -H {key} -H 'Content-Type: application/json' -d {json_text}"
+
+
+def first_model(declaration: Declaration, status: InstanceStatus) -> str | None:
+    """Choose the model of the first request: one that chats and is ready, where there is one."""
+    served = [model for model in status.models if model.pools]
+    order = sorted(served, key=lambda model: (model.embeddings, model.ready_endpoints == 0))
+    return order[0].model if order else None
+
+
+def welcome_text(welcome: Welcome) -> str:
+    """The lines printed at the end of `headrace up`."""
+    lines = ["", "headrace is ready" if welcome.is_ready else f"headrace is up, but not ready: {welcome.reason}", ""]
+    lines.append(f"  URL      {welcome.inference_url}/v1")
+    if welcome.api_key:
+        kept = (
+            "kept in run/first-key for this user, since it is the built-in declaration on loopback"
+            if welcome.is_key_kept
+            else "shown this once: note it down"
+        )
+        lines.append(f"  key      {welcome.api_key}  ({kept})")
+    else:
+        lines.append("  key      shown when it was made; `headrace keys create` makes another")
+    if welcome.admin_key:
+        lines.append(f"  admin    {welcome.admin_key}  (for the control API; shown this once)")
+    lines += [f"  control  {welcome.control_url}", f"  logs     {welcome.log_dir}  (headrace logs -f)"]
+    if welcome.curl:
+        lines += ["", welcome.curl]
+    lines += ["", "headrace status shows what runs, headrace chat talks to it, headrace down stops it."]
+    if welcome.note:
+        lines += ["", welcome.note]
+    return "\n".join(lines)
+
+
+class Progress:
+    """Shows how far the replicas are: a live table on a terminal, one line for each change elsewhere."""
+
+    def __init__(self, *, is_silent: bool) -> None:
+        self._is_silent = is_silent
+        self._out = console(stderr=True)
+        self._live = Live(console=self._out, auto_refresh=False, transient=True) if self._out.is_terminal else None
+        self._said: dict[str, str] = {}
+        self._is_started = False
+
+    def show(self, status: InstanceStatus) -> None:
+        if self._is_silent:
+            return
+        if self._live is not None:
+            if not self._is_started:
+                self._live.start()
+                self._is_started = True
+            columns = ("replica", "phase", "for s", "pid", "port", "restarts", "earlier phases s", "reason")
+            self._live.update(table(columns, [replica_row(each) for each in status.replicas]), refresh=True)
+            return
+        for replica in status.replicas:
+            key = f"{replica.phase} {_coarse(replica.reason)}"
+            if self._said.get(replica.endpoint) != key:
+                self._said[replica.endpoint] = key
+                earlier = ", ".join(f"{span.phase} {span.duration_s:.1f} s" for span in replica.spans[:-1])
+                is_ready = replica.phase == ReplicaPhase.READY.value
+                text = f"ready ({earlier})" if is_ready else f"{replica.phase}: {replica.reason}"
+                self._out.print(f"{replica.endpoint}  {text}", soft_wrap=True)
+
+    def close(self) -> None:
+        if self._live is not None and self._is_started:
+            self._live.stop()
+            self._is_started = False
+
+
+def failing_replicas(status: InstanceStatus) -> list[str]:
+    """Say of each replica in a crash loop what it said last."""
+    lines: list[str] = []
+    for replica in status.replicas:
+        if replica.phase == ReplicaPhase.CRASH_LOOP.value:
+            lines.append(f"{replica.endpoint}: {replica.reason}")
+            lines += [f"    {line}" for line in replica.last_lines[-10:]]
+    return lines
+
+
+def is_settled(status: InstanceStatus) -> bool:
+    """Whether every model that is served has an endpoint that answers."""
+    return status.is_ready and status.reason == "ready"
+
+
+Show = Callable[[InstanceStatus], None]
+
+
+def _is_embedding(declaration: Declaration, model: str) -> bool:
+    pools = [pool for pool in declaration.pools.values() if pool.model == model]
+    return bool(pools) and all(pool.embeddings for pool in pools)
+
+
+def _coarse(reason: str) -> str:
+    """A reason with its percentage rounded down, so that a download is not a thousand lines."""
+    head, mark, tail = reason.partition(" % of ")
+    if not mark:
+        head, mark, tail = reason.partition("% of ")
+    words = head.rsplit(" ", 1)
+    if mark and words[-1].isdigit():
+        return f"{words[0]} {int(words[-1]) // PERCENT_STEP}"
+    return reason if not tail else head

@@ -8,6 +8,8 @@ import socket
 import subprocess
 import time
 import uuid
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -58,6 +60,11 @@ class Running:
         except ProcessLookupError:
             pass
         self.process.wait(STOP_S)
+        for stat in self.table.members(root=None, mark=self.mark):
+            try:
+                os.kill(stat.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
 
     def require_alive(self) -> None:
         if self.process is not None and self.process.poll() is not None:
@@ -67,6 +74,16 @@ class Running:
         if self.log is None or not self.log.exists():
             return "it logged nothing"
         return self.log.read_text(errors="replace").strip()[-600:] or "it logged nothing"
+
+
+@contextmanager
+def stopping_on_failure(running: Running) -> Generator[None]:
+    """Leave nothing running when the rest of its start fails."""
+    try:
+        yield
+    except BaseException:
+        running.stop()
+        raise
 
 
 def start_program(

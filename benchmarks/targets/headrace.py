@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.machine import Machine
 from benchmarks.problem import BenchmarkError
-from benchmarks.running import START_S, Running, free_port, start_program, wait_until_answering
+from benchmarks.running import START_S, Running, free_port, start_program, stopping_on_failure, wait_until_answering
 
 DECLARATION = """\
 version: 1
@@ -67,13 +67,14 @@ class HeadraceTarget:
             environment=environment,
         )
         running.control_port = control_port
-        running.key = self._make_key(running, environment)
-        wait_until_answering(running)
+        with stopping_on_failure(running):
+            running.key = self._make_key(running, declaration, environment)
+            wait_until_answering(running)
         return running
 
-    def _make_key(self, running: Running, environment: dict[str, str]) -> str:
-        """Ask for a key until the supervisor can give one."""
-        command = [str(self.program), "keys", "create", "--tenant", "bench", "--json"]
+    def _make_key(self, running: Running, declaration: Path, environment: dict[str, str]) -> str:
+        """Ask for a key until the database is there to hold one."""
+        command = [str(self.program), "keys", "create", "--tenant", "bench", "--json", "--config", str(declaration)]
         deadline_mono_s = time.monotonic() + START_S
         while True:
             running.require_alive()
@@ -86,8 +87,8 @@ class HeadraceTarget:
 
 
 def find_key(text: str) -> str:
-    """The one value in the JSON answer that is an API key."""
-    for value in json.loads(text).values():
-        if isinstance(value, str) and value.startswith("hr-"):
-            return value
-    raise BenchmarkError("headrace keys create --json printed no key that starts with hr-")
+    """The key in the answer of `headrace keys create --json`."""
+    try:
+        return str(json.loads(text)["data"]["key"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise BenchmarkError("headrace keys create --json printed no data.key") from error

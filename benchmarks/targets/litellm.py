@@ -5,7 +5,7 @@ from pathlib import Path
 
 from benchmarks.installs import Requirement, install_peer
 from benchmarks.machine import Machine
-from benchmarks.running import Running, free_port, start_program, wait_until_answering
+from benchmarks.running import Running, free_port, start_program, stopping_on_failure, wait_until_answering
 from benchmarks.targets.contract import KEY
 
 IMPORT_S = 180.0
@@ -50,5 +50,6 @@ class LiteLlmTarget:
             model="mock",
             environment={"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR"},
         )
-        wait_until_answering(running, start_s=IMPORT_S)
+        with stopping_on_failure(running):
+            wait_until_answering(running, start_s=IMPORT_S)
         return running

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from benchmarks.installs import find_nginx, nginx_version
 from benchmarks.machine import Machine
-from benchmarks.running import Running, free_port, start_program, wait_until_answering
+from benchmarks.running import Running, free_port, start_program, stopping_on_failure, wait_until_answering
 
 CONFIGURATION = """\
 daemon off;
@@ -62,5 +62,6 @@ class NginxTarget:
         running = start_program(
             self.kind, machine.pinned(machine.proxy_core, command), folder=folder, port=port, key="none", model="mock"
         )
-        wait_until_answering(running)
+        with stopping_on_failure(running):
+            wait_until_answering(running)
         return running

@@ -1,6 +1,7 @@
 """`headrace check`: what is wrong with a declaration, without starting anything."""
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +22,18 @@ ElsewhereOption = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReport:
+    """What `headrace check --json` prints."""
+
+    file: str | None
+    """None: the built-in declaration."""
+    is_valid: bool
+    errors: int
+    warnings: int
+    problems: tuple[Problem, ...]
+
+
 @app.command(epilog="Example: headrace check --config headrace.yaml --elsewhere")
 def check(config: ConfigOption = None, is_elsewhere: ElsewhereOption = False, as_json: JsonOption = False) -> None:
     """Check a declaration without starting anything.
@@ -34,13 +47,13 @@ def check(config: ConfigOption = None, is_elsewhere: ElsewhereOption = False, as
     except DeclarationError as error:
         problems = error.problems
     errors = sum(problem.severity is Severity.ERROR for problem in problems)
-    report = {
-        "file": None if path is None else str(path),
-        "is_valid": errors == 0,
-        "errors": errors,
-        "warnings": len(problems) - errors,
-        "problems": problems,
-    }
+    report = CheckReport(
+        file=None if path is None else str(path),
+        is_valid=errors == 0,
+        errors=errors,
+        warnings=len(problems) - errors,
+        problems=problems,
+    )
     emit("check", report, as_json=as_json, human=lambda: _text(path, problems, errors))
     if errors:
         raise typer.Exit(EXIT_PROBLEMS)

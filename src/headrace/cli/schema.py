@@ -1,28 +1,69 @@
 """`headrace schema`: the JSON Schema of headrace.yaml and of what the verbs print with --json."""
 
-from typing import Annotated
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from headrace.cli.options import verb_app
-from headrace.cli.output import json_text
+from headrace.cli.output import EXIT_USAGE, fail, json_text
 from headrace.declaration.json_schema import declaration_schema
+from headrace.declaration.nearest import did_you_mean
 
 app = verb_app()
 
+PRINTED = MappingProxyType(
+    {
+        "check": "headrace.cli.check:CheckReport",
+        "keys": "headrace.tenancy.key_view:KeyView[]",
+        "reload": "headrace.control_api.operations:ReloadReport",
+        "status": "headrace.control_api.operations:InstanceStatus",
+        "tenants": "headrace.tenancy.key_view:TenantView[]",
+        "usage": "headrace.ledger.usage:UsageReport",
+    }
+)
+"""Verb -> the type that its --json prints as `data`; `[]` is a list of them."""
 
-@app.command(epilog="Example: headrace schema > headrace.schema.json")
-def schema(
-    output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to FILE.")] = None,
-) -> None:
-    """Print the JSON Schema of headrace.yaml, with descriptions, units, defaults and bounds.
+DECLARATION = "declaration"
+
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help=f"{DECLARATION}, or a verb: {', '.join(PRINTED)}.", show_default=False)
+]
+OutputOption = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to FILE.")]
+
+
+@app.command(epilog="Example: headrace schema --output headrace.schema.json")
+def schema(name: NameArgument = DECLARATION, output: OutputOption = None) -> None:
+    """Print the JSON Schema of headrace.yaml, or of what a verb prints with --json.
 
     An editor with a YAML language server completes and checks the file after this first line:
     `# yaml-language-server: $schema=headrace.schema.json`
     """
-    text = json_text(declaration_schema())
+    if name != DECLARATION and name not in PRINTED:
+        fail(f"there is no schema {name}", hint=did_you_mean(name, [DECLARATION, *PRINTED]), code=EXIT_USAGE)
+    text = json_text(declaration_schema() if name == DECLARATION else printed_schema(name))
     if output is None:
         print(text)
     else:
-        with open(output, "w", encoding="utf-8") as stream:
-            stream.write(text + "\n")
+        output.write_text(text + "\n", encoding="utf-8")
+
+
+def printed_schema(verb: str) -> dict[str, Any]:
+    """Return the schema of the whole line that `verb` prints."""
+    target = PRINTED[verb]
+    module, _, attribute = target.removesuffix("[]").partition(":")
+    printed: Any = getattr(import_module(module), attribute)
+    (shape,), definitions = msgspec.json.schema_components(
+        [tuple[printed, ...] if target.endswith("[]") else printed], ref_template="#/$defs/{name}"
+    )
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"headrace {verb} --json",
+        "type": "object",
+        "properties": {"schema": {"const": f"headrace/{verb}/v1"}, "data": shape},
+        "required": ["schema", "data"],
+        "$defs": definitions,
+    }

@@ -139,6 +139,8 @@ def _await_ready(settings: Settings, timeout_s: float, *, as_json: bool) -> Inst
                     break
                 time.sleep(POLL_S)
     except OperatorError as error:
+        while find_supervisor(settings) is not None and time.monotonic() < end_mono_s:
+            time.sleep(POLL_S)  # It is stopping: its last words come at its end.
         words = _last_words(settings.log_dir / "supervisor.err")
         raise OperatorError(f"the supervisor stopped: {words or error.message}") from error
     finally:

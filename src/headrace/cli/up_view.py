@@ -1,8 +1,8 @@
 """What `headrace up` shows: progress while engines load, then everything needed for a first request."""
 
 import json
+import re
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from rich.live import Live
@@ -14,6 +14,7 @@ from headrace.declaration.model import Declaration
 from headrace.domain.endpoint import ReplicaPhase
 
 QUESTION = "Say hello in five words."
+PERCENT = re.compile(r"(\d+)\s?%")
 PERCENT_STEP = 10
 """Without a terminal, a download is reported this often."""
 
@@ -130,20 +131,12 @@ def is_settled(status: InstanceStatus) -> bool:
     return status.is_ready and status.reason == "ready"
 
 
-Show = Callable[[InstanceStatus], None]
-
-
 def _is_embedding(declaration: Declaration, model: str) -> bool:
     pools = [pool for pool in declaration.pools.values() if pool.model == model]
     return bool(pools) and all(pool.embeddings for pool in pools)
 
 
 def _coarse(reason: str) -> str:
-    """A reason with its percentage rounded down, so that a download is not a thousand lines."""
-    head, mark, tail = reason.partition(" % of ")
-    if not mark:
-        head, mark, tail = reason.partition("% of ")
-    words = head.rsplit(" ", 1)
-    if mark and words[-1].isdigit():
-        return f"{words[0]} {int(words[-1]) // PERCENT_STEP}"
-    return reason if not tail else head
+    """A reason with its percentage rounded down and its rate left out, so that a download is not a thousand lines."""
+    found = PERCENT.search(reason)
+    return f"{reason[: found.start()]}{int(found[1]) // PERCENT_STEP}" if found else reason

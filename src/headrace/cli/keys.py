@@ -33,7 +33,7 @@ NameOption = Annotated[str, typer.Option("--name", metavar="TEXT", help="Your ow
 KeyIdArgument = Annotated[str, typer.Argument(metavar="KEY_ID", help="The id, as `keys list` shows it.")]
 
 
-@app.callback()
+@app.callback(epilog="Example: headrace keys create --tenant default --name laptop")
 def keys() -> None:
     """Create, list and revoke API keys."""
 

@@ -62,7 +62,11 @@ class RunningGateway:
         return f"http://127.0.0.1:{self.port}"
 
     async def __aenter__(self) -> "RunningGateway":
-        await self.start()
+        try:
+            await self.start()
+        except BaseException:
+            await self.__aexit__()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -82,6 +86,7 @@ class RunningGateway:
             )  # fmt: skip
         async with asyncio.timeout(START_S):
             while self._link is None:
+                assert self.process.returncode is None, self.log_path.read_text()
                 with contextlib.suppress(OSError):
                     path = str(self.settings.worker_socket(self.serial))
                     self._link = await asyncio.open_unix_connection(path, limit=2**24)

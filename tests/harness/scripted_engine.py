@@ -79,6 +79,8 @@ class ScriptedEngine:
     scripts: dict[str, Script] = field(default_factory=dict)
     seen: list[Seen] = field(default_factory=list)
     open_requests: int = 0
+    connections: int = 0
+    """Connections accepted so far."""
     port: int = 0
     probe: Callable[[], Awaitable[bytes]] | None = None
     """Answer to probes; None is 200."""
@@ -111,6 +113,7 @@ class ScriptedEngine:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
+        self.connections += 1
         try:
             while await self._serve_one(reader, writer):
                 pass

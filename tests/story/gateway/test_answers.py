@@ -1,9 +1,10 @@
 """What a caller gets when all is well: whole answers, streams, usage as asked for, models, health."""
 
 import json
+from pathlib import Path
 
 from tests.harness.raw_client import RawClient, ask, chat, get, post
-from tests.harness.running_gateway import RunningGateway
+from tests.harness.running_gateway import RunningGateway, declare, remote_pool
 from tests.harness.scripted_engine import ScriptedEngine, completion
 
 
@@ -95,6 +96,17 @@ async def test_health_and_ready_need_no_key(gateway: RunningGateway) -> None:
     assert (await ask(gateway.port, get("/ready"))).status == 200
 
 
+async def test_connections_to_an_engine_are_used_again(tmp_path: Path, engine: ScriptedEngine) -> None:
+    """A connection per request would cost more than all the rest of a request."""
+    pool = remote_pool(engine.url, probe={"interval_s": 60.0})
+    async with RunningGateway(tmp_path, declare({"p": pool})) as gateway:
+        await gateway.wait_ready()
+        before = engine.connections
+        for is_stream in (False, True, False, True):
+            assert (await ask(gateway.port, post(chat(stream=is_stream), gateway.key))).status == 200
+        assert engine.connections - before <= 1
+
+
 async def test_head_and_options_are_answered(gateway: RunningGateway) -> None:
     """HEAD gives a length and no body; OPTIONS names the methods."""
     async with RawClient(gateway.port) as client:
@@ -159,10 +171,8 @@ async def test_an_offered_upgrade_is_ignored_and_its_body_is_still_a_body(gatewa
         assert (await client.answer()).body == b'{"status":"ok"}'
 
 
-async def test_a_renamed_model_is_asked_for_by_the_engines_name(engine: ScriptedEngine, tmp_path) -> None:
+async def test_a_renamed_model_is_asked_for_by_the_engines_name(engine: ScriptedEngine, tmp_path: Path) -> None:
     """`served_model` is what the engine hears; the rest of the body keeps its bytes."""
-    from tests.harness.running_gateway import declare, remote_pool
-
     declaration = declare({"p": remote_pool(engine.url, served_model="org/M")})
     async with RunningGateway(tmp_path, declaration) as gateway:
         await gateway.wait_ready()

@@ -50,6 +50,7 @@ class EngineConnection(asyncio.Protocol):
         self._reader: AnswerReader | None = None
         self._is_reused = False
         self._is_paused = False
+        self._is_kept_alive = False
         self._is_begun = False
         self._is_complete = False
         self._ends_with_connection = False
@@ -141,6 +142,8 @@ class EngineConnection(asyncio.Protocol):
             return
         self._is_begun = True
         headers = self._headers
+        # Asked here: once the message is complete llhttp has forgotten its length and would say no.
+        self._is_kept_alive = self._parser.should_keep_alive()
         self._ends_with_connection = b"content-length" not in headers and b"transfer-encoding" not in headers
         self._reader.answer_begun(status, headers)
 
@@ -155,7 +158,7 @@ class EngineConnection(asyncio.Protocol):
     def _finish(self, reader: AnswerReader) -> None:
         self._reader = None
         self._is_reused = True
-        if self._parser.should_keep_alive() and not self._transport.is_closing():
+        if self._is_kept_alive and not self._transport.is_closing():
             self.resume()
             self._on_free(self)
         else:

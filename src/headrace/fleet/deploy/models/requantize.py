@@ -22,7 +22,7 @@ CONVERTER_VERSION = 1
 """Part of the cache key: raise it when the output changes."""
 
 CONVERTED_TYPES = frozenset({gguf.GGMLQuantizationType.Q4_1, gguf.GGMLQuantizationType.Q5_1})
-"""Formats without repacked kernels in llama.cpp's CPU backend. Measured for Q4_1: docs/decisions."""
+"""Formats without repacked kernels in llama.cpp's CPU backend. Measured for Q4_1: docs/decisions/0006."""
 
 TARGETS: Mapping[str, tuple[gguf.GGMLQuantizationType, gguf.LlamaFileType]] = MappingProxyType(
     {

@@ -28,7 +28,7 @@ QUESTIONS = [
     ("Name the opposite of hot.", "cold"),
     ("What language is spoken in Spain?", "spanish"),
 ]
-"""Those of the ten questions of docs/decisions that the model answers rightly in its original form."""
+"""Those of the ten questions of docs/decisions/0006 that the model answers rightly in its original form."""
 
 
 @pytest.fixture

@@ -186,10 +186,10 @@ class Pool(Section):
         description="CPU threads of one replica; default: the machine's, shared by all replicas.",
     )
     batch_tokens: int = Field(
-        default=256,
+        default=128,
         ge=32,
         le=16384,
-        description="Prompt tokens computed in one step; small keeps running streams smooth.",
+        description="Prompt tokens computed in one step; small keeps running streams smooth on CPUs, GPUs want 512.",
     )
     extra_args: tuple[str, ...] = Field(default=(), description="More arguments for the engine's command line.")
     connect_timeout_s: float = Field(

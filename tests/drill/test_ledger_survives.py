@@ -197,15 +197,16 @@ def test_a_locked_sqlite_file_delays_rows_and_loses_none(tmp_path):
 
 def test_an_orphaned_projection_ends_by_itself(tmp_path):
     """When the supervisor is killed -9, no projection is left behind."""
-    launch = projector_launch(tmp_path / "journal", tmp_path / "ledger.json", f"sqlite:///{tmp_path / 'headrace.db'}")
-    parent_code = (
-        "import subprocess, sys, time; p = subprocess.Popen(sys.argv[1:]); print(p.pid, flush=True); time.sleep(3600)"
-    )
-    parent = subprocess.Popen(
-        [sys.executable, "-c", parent_code, *launch.argv],
-        env={**os.environ, **launch.env},
-        stdout=subprocess.PIPE,
-    )
+    parent_code = """
+import os, subprocess, sys, time
+from pathlib import Path
+from headrace.ledger.process import projector_launch
+folder = Path(sys.argv[1])
+launch = projector_launch(folder / "journal", folder / "ledger.json", f"sqlite:///{folder / 'headrace.db'}")
+print(subprocess.Popen(launch.argv, env={**os.environ, **launch.env}).pid, flush=True)
+time.sleep(3600)
+"""
+    parent = subprocess.Popen([sys.executable, "-c", parent_code, str(tmp_path)], stdout=subprocess.PIPE)
     assert parent.stdout is not None
     child = int(parent.stdout.readline())
     _wait_until((tmp_path / "ledger.json").exists, "the projection runs")

@@ -33,9 +33,9 @@ class ProjectorLaunch:
 
 
 def projector_launch(journal_dir: Path, backlog_file: Path, database_url: str) -> ProjectorLaunch:
-    """How to start the projection. It ends with SIGTERM after a last pass, and by itself when its parent is gone."""
+    """How this process starts the projection. It ends with SIGTERM after a last pass, and when this process is gone."""
     return ProjectorLaunch(
-        argv=(sys.executable, "-m", "headrace.ledger", str(journal_dir), str(backlog_file)),
+        argv=(sys.executable, "-m", "headrace.ledger", str(journal_dir), str(backlog_file), str(os.getpid())),
         env={DATABASE_VARIABLE: database_url},
     )
 
@@ -56,8 +56,8 @@ def open_ingest(url: DatabaseUrl) -> Ingest:
     return PostgresIngest(url)
 
 
-def run_projector(journal_dir: Path, backlog_file: Path, database_url: str) -> None:
-    """Project until SIGTERM, SIGINT or the parent's end; waits while another process projects the same journal."""
+def run_projector(journal_dir: Path, backlog_file: Path, parent: int, database_url: str) -> None:
+    """Project until SIGTERM, SIGINT or the end of process `parent`; wait while another projects the same journal."""
     stopping = threading.Event()
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
@@ -66,7 +66,6 @@ def run_projector(journal_dir: Path, backlog_file: Path, database_url: str) -> N
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
     url = parse_database_url(database_url)
-    parent = os.getppid()
     journal_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     with open(journal_dir / ".projector.lock", "ab") as lock:
         while not _try_lock(lock.fileno()):

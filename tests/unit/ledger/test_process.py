@@ -1,0 +1,65 @@
+"""The projection's process: how it is started, that it stops when told, and that two do not project at once."""
+
+import os
+import subprocess
+import time
+
+from headrace.ledger.backlog import find_backlog
+from headrace.ledger.process import DATABASE_VARIABLE, projector_launch
+
+DEADLINE_S = 60
+
+
+def _start(tmp_path, name):
+    launch = projector_launch(tmp_path / "journal", tmp_path / name, f"sqlite:///{tmp_path / 'headrace.db'}")
+    return subprocess.Popen(launch.argv, env={**os.environ, **launch.env})
+
+
+def _wait_for(path):
+    deadline_mono_s = time.monotonic() + DEADLINE_S
+    while find_backlog(path) is None:
+        assert time.monotonic() < deadline_mono_s
+        time.sleep(0.02)
+
+
+def test_the_password_is_not_on_the_command_line(tmp_path):
+    """Every user of the machine can read command lines."""
+    url = "postgresql://u:hunter2@h/d"
+    launch = projector_launch(tmp_path, tmp_path / "ledger.json", url)
+    assert not any("hunter2" in argument for argument in launch.argv)
+    assert launch.env == {DATABASE_VARIABLE: url}
+
+
+def test_it_projects_until_told_to_stop(tmp_path, make_journal, make_record):
+    """After SIGTERM it takes what is there and ends with 0."""
+    process = _start(tmp_path, "ledger.json")
+    try:
+        _wait_for(tmp_path / "ledger.json")
+        journal = make_journal()
+        journal.append(make_record(1))
+        journal.close()
+        process.terminate()
+        assert process.wait(DEADLINE_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+    report = find_backlog(tmp_path / "ledger.json")
+    assert report is not None
+    assert (report.rows, report.waiting_records, report.error) == (1, 0, None)
+
+
+def test_a_second_one_waits_for_the_first(tmp_path):
+    """During an upgrade the two do not write at once; the second takes over when the first ends."""
+    first, second = _start(tmp_path, "first.json"), None
+    try:
+        _wait_for(tmp_path / "first.json")
+        second = _start(tmp_path, "second.json")
+        first.terminate()
+        assert first.wait(DEADLINE_S) == 0
+        _wait_for(tmp_path / "second.json")
+        assert find_backlog(tmp_path / "second.json").pid == second.pid
+    finally:
+        for process in (first, second):
+            if process is not None:
+                process.kill()
+                process.wait()

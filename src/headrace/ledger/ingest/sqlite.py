@@ -1,4 +1,4 @@
-"""Ingestion into SQLite with the standard library's driver: 3.5 microseconds a row (measured; see tests/drill)."""
+"""Ingestion into SQLite with the standard library: 3.7 microseconds of CPU a row, decoding included (300,000 rows)."""
 
 import contextlib
 import sqlite3

@@ -17,11 +17,15 @@ app = verb_app()
 
 PRINTED = MappingProxyType(
     {
+        "chat": "headrace.cli.chat:Turn",
         "check": "headrace.cli.check:CheckReport",
         "keys": "headrace.tenancy.key_view:KeyView[]",
+        "logs": "headrace.cli.log_tail:LogLine",
+        "models": "headrace.cli.models:ModelRow[]",
         "reload": "headrace.control_api.operations:ReloadReport",
         "status": "headrace.control_api.operations:InstanceStatus",
         "tenants": "headrace.tenancy.key_view:TenantView[]",
+        "up": "headrace.cli.up_view:Welcome",
         "usage": "headrace.ledger.usage:UsageReport",
     }
 )

@@ -123,10 +123,17 @@ LOG_DROPPED = _counter(
     "headrace_request_log_dropped_lines_total", (), "lines", "Request log lines lost: disk full or too slow."
 )
 LEDGER_LAG = _gauge("headrace_ledger_lag_records", (), "records", "Records on disk that are not in the database yet.")
+REPLICA_PHASE = _gauge("headrace_replica_phase", ("replica", "phase"), "boolean", "1 for the phase the replica is in.")
+REPLICA_RESTARTS = _counter(
+    "headrace_replica_restarts_total", ("replica",), "restarts", "Deaths and restarts of the replica's engine."
+)
+GATEWAY_RESTARTS = _counter(
+    "headrace_gateway_restarts_total", (), "restarts", "Gateway workers started again after they died."
+)
 
 METRICS: tuple[MetricSpec, ...] = (
     REQUESTS, TTFT, TPOT, ITL, E2E, QUEUE, TOKENS, IN_FLIGHT, CONNECTIONS, RETRIES, FAILOVERS, RETRY_BUDGET_REFUSALS,
     CANCELS, ENDPOINT_STATE, ENDPOINT_IN_FLIGHT, ENDPOINT_REQUESTS, ENDPOINT_FAILURES, JOURNAL_DROPPED, JOURNAL_PENDING,
-    LOG_DROPPED, LEDGER_LAG,
+    LOG_DROPPED, LEDGER_LAG, REPLICA_PHASE, REPLICA_RESTARTS, GATEWAY_RESTARTS,
 )  # fmt: skip
 """All of them, in the order of docs/metrics.md."""

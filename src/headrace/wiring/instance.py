@@ -15,7 +15,6 @@ from headrace import __version__
 from headrace.control_api.app import create_app
 from headrace.control_api.server import ControlServer, bind_unix
 from headrace.database.connect import Database, open_database
-from headrace.database.migrate import migrate
 from headrace.database.url import sqlite_url
 from headrace.declaration.load import Loaded
 from headrace.domain.clock import SystemClock
@@ -36,6 +35,7 @@ from headrace.tenancy.key_store import KeyStore
 from headrace.wiring.declared import Source, ask_endpoint
 from headrace.wiring.first_keys import make_first_keys
 from headrace.wiring.handover import Handover, HeldSockets, adopt_socket, exec_successor, take_handover
+from headrace.wiring.key_source import KeySource
 from headrace.wiring.ledger_process import LedgerProcess
 from headrace.wiring.model_fetch import ModelFetch
 from headrace.wiring.operations import InstanceOperations
@@ -83,9 +83,12 @@ class Instance:
         started_at = self._clock.wall_at()
         self._announce(loaded, started_at)
         database_url = loaded.declaration.ledger.database or sqlite_url(self.settings.database_path)
-        database, keys = await asyncio.to_thread(self._open_keys, database_url, loaded)
+        database = open_database(database_url)
+        keys = KeyStore(database, self._clock)
+        source = KeySource(keys, database_url, self.settings, lambda: make_first_keys(keys, loaded, self.settings))
+        await asyncio.to_thread(source.read)  # A database that cannot be used stops the start, not the running.
         async with httpx.AsyncClient(trust_env=False) as http:
-            supervisor = self._compose(loaded, load, keys, http, log, started_at)
+            supervisor = self._compose(loaded, load, source, http, log, started_at)
             ledger = LedgerProcess(self.settings, database_url)
             operations = InstanceOperations(
                 settings=self.settings,
@@ -172,13 +175,6 @@ class Instance:
             control = bind_listener(gateway.control, key="gateway.control")
         self.held = HeldSockets(lock_fd=self.lock_fd, listener=listener, control=control)
 
-    def _open_keys(self, database_url: str, loaded: Loaded) -> tuple[Database, KeyStore]:
-        migrate(database_url)
-        database = open_database(database_url)
-        keys = KeyStore(database, self._clock)
-        make_first_keys(keys, loaded, self.settings)
-        return database, keys
-
     def _announce(self, loaded: Loaded, started_at: datetime) -> None:
         """Say on disk who runs here: before any engine is adopted, since wardens read it to know whom to watch."""
         write_supervisor_file(
@@ -199,7 +195,7 @@ class Instance:
         self,
         loaded: Loaded,
         load: Callable[[], Loaded],
-        keys: KeyStore,
+        source: KeySource,
         http: httpx.AsyncClient,
         log: FilteringBoundLogger,
         started_at: datetime,
@@ -207,7 +203,7 @@ class Instance:
         seen = loaded.declaration.observability
 
         async def read_keys() -> Sequence[KeyRecord]:
-            return await asyncio.to_thread(keys.list_usable_keys)
+            return await asyncio.to_thread(source.read)
 
         def adopted(current: Loaded) -> None:
             services.log_bytes = current.declaration.observability.log_bytes

@@ -3,9 +3,40 @@
 from collections.abc import Iterable, Sequence
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
+
+from headrace.control_api.operations import ReplicaStatus
+from headrace.domain.endpoint import ReplicaPhase
+from headrace.telemetry import catalogue
+
+
+def own_metrics(
+    replicas: Sequence[ReplicaStatus], *, gateway_restarts: int, ledger_waiting_records: int
+) -> list[Metric]:
+    """What only the supervisor knows."""
+    phases = GaugeMetricFamily(
+        catalogue.REPLICA_PHASE.name, catalogue.REPLICA_PHASE.description, labels=catalogue.REPLICA_PHASE.labels
+    )
+    restarts = CounterMetricFamily(
+        catalogue.REPLICA_RESTARTS.name.removesuffix("_total"),
+        catalogue.REPLICA_RESTARTS.description,
+        labels=catalogue.REPLICA_RESTARTS.labels,
+    )
+    for replica in replicas:
+        for phase in ReplicaPhase:
+            phases.add_metric([replica.endpoint, phase.value], float(replica.phase == phase.value))
+        restarts.add_metric([replica.endpoint], replica.restarts)
+    gateway = CounterMetricFamily(
+        catalogue.GATEWAY_RESTARTS.name.removesuffix("_total"),
+        catalogue.GATEWAY_RESTARTS.description,
+        value=gateway_restarts,
+    )
+    ledger = GaugeMetricFamily(
+        catalogue.LEDGER_LAG.name, catalogue.LEDGER_LAG.description, value=ledger_waiting_records
+    )
+    return [phases, restarts, gateway, ledger]
 
 
 class _Families(Collector):

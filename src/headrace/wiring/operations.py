@@ -17,7 +17,7 @@ from headrace.fleet.deploy.supervisor import Supervisor
 from headrace.ledger.backlog import find_backlog
 from headrace.settings import Settings
 from headrace.wiring.ledger_process import LedgerProcess, backlog_file
-from headrace.wiring.metrics_text import merge_metrics
+from headrace.wiring.metrics_text import merge_metrics, own_metrics
 from headrace.wiring.status_view import (
     USABLE,
     endpoint_summaries,
@@ -109,7 +109,14 @@ class InstanceOperations:
         return report
 
     async def metrics_text(self) -> str:
-        return merge_metrics(await self.supervisor.gateway.metrics())
+        gateway, now_mono_s = self.supervisor.gateway, self.clock.mono_s()
+        backlog = find_backlog(backlog_file(self.settings))
+        own = own_metrics(
+            [replica_status(runner, now_mono_s) for runner in self.supervisor.fleet.runners.values()],
+            gateway_restarts=gateway.restarts,
+            ledger_waiting_records=backlog.waiting_records if backlog else 0,
+        )
+        return merge_metrics(await gateway.metrics(), own)
 
     async def keys_changed(self) -> None:
         await self.supervisor.refresh_keys()

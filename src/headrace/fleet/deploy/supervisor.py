@@ -57,7 +57,7 @@ class Supervisor:
     load: Callable[[], Loaded]
     """Read the declaration again. Raises: OperatorError."""
     read_keys: Callable[[], Awaitable[Sequence[KeyRecord]]]
-    """Every key that may be used now. Raises: OperatorError where the store cannot be read at the moment."""
+    """Every key that may be used now, as far as can be known. Raises: OperatorError at the first call only."""
     on_adopted: Callable[[Loaded], None]
     """Called when a declaration has come into force."""
     log: FilteringBoundLogger
@@ -139,11 +139,7 @@ class Supervisor:
 
     async def refresh_keys(self) -> None:
         """Read the keys, and give them to the workers if they changed."""
-        try:
-            keys = tuple(await self.read_keys())
-        except OperatorError as error:
-            self.log.warning("keys cannot be read; the last known ones stay in force", reason=error.message)
-            return
+        keys = tuple(await self.read_keys())
         if keys != self._keys:
             self._keys = keys
             await self.gateway.set_keys(keys)

@@ -47,13 +47,15 @@ def tool_messages() -> list[dict[str, object]]:
     return [*messages, {"role": "user", "content": "Weather in Paris, in C?"}]
 
 
+PERSON_SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
+    "required": ["name", "age"],
+}
+
+
 def plain_requests() -> dict[str, tuple[str, object]]:
     usage = {"stream": True, "stream_options": {"include_usage": True}}
-    schema = {
-        "type": "object",
-        "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
-        "required": ["name", "age"],
-    }
     return {
         "chat": (CHAT, {"messages": CAPITAL, "max_tokens": 16, **GREEDY}),
         "chat_stream": (CHAT, {"messages": CAPITAL, "max_tokens": 16, "stream": True, **GREEDY}),
@@ -79,7 +81,7 @@ def plain_requests() -> dict[str, tuple[str, object]]:
             {
                 "messages": [{"role": "user", "content": "Give a person."}],
                 "max_tokens": 60,
-                "response_format": {"type": "json_schema", "json_schema": {"name": "person", "schema": schema}},
+                "response_format": {"type": "json_schema", "json_schema": {"name": "person", "schema": PERSON_SCHEMA}},
                 **GREEDY,
             },
         ),

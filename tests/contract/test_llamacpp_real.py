@@ -215,6 +215,16 @@ def test_metrics_slots_and_saved_slots_are_on(engine: RunningEngine):
     assert saved.status_code == 200
 
 
+def test_many_waiting_requests_do_not_block_the_probe():
+    """With far more requests than slots, the engine still says that it lives."""
+    with running_engine() as engine:
+        body: dict[str, object] = {"prompt": "Once", "stream": True, **LONG_ANSWER}
+        waiting = [open_request(engine, body) for _ in range(60)]
+        assert LlamacppDriver().read_probe(probe(f"{engine.url}/health")) is ProbeVerdict.READY
+        for connection in waiting:
+            connection.close()
+
+
 def test_prompts_are_not_in_the_log(engine: RunningEngine):
     """The engine's own log never holds what callers wrote."""
     chat(engine, messages=[{"role": "user", "content": "canary-7f3a"}], max_tokens=1)

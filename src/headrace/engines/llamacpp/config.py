@@ -21,6 +21,9 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     pooling: str | None = None
     """`mean` for models that name no pooling of their own; None leaves it to the model."""
     chat_template: str | None = None
+    http_threads: int = 512
+    """Connections served at once, waiting ones included. llama.cpp's own number is a few more than its slots: with
+    more requests than that, even `/health` waits until one is done (measured: 19 s behind 30 streams)."""
     prompt_cache_mib: int = 256
     """RAM for prompts of slots that were given to others. llama.cpp's own default is 8192."""
 

@@ -203,6 +203,7 @@ def _launch_native(program: str, spec: ReplicaSpec) -> Launch:
         *("--ubatch-size", str(config.batch_tokens)),
         *("--threads", str(config.threads)),
         *("--threads-batch", str(config.threads)),
+        *("--threads-http", str(config.http_threads)),
         *("--slot-save-path", config.slot_dir + "/"),
         "--metrics",
         "--no-webui",

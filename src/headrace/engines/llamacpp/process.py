@@ -63,6 +63,7 @@ def _parameters(xllamacpp: Any, config: ProcessConfig) -> Any:
     params.n_ctx = config.context_tokens * config.slots
     params.n_batch = params.n_ubatch = config.batch_tokens
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = config.threads
+    params.n_threads_http = config.http_threads
     params.endpoint_metrics = True
     params.endpoint_slots = True
     params.slot_save_path = config.slot_dir.rstrip("/") + "/"

@@ -109,14 +109,26 @@ class PortHolder(NamedTuple):
 def find_holder(port: int) -> PortHolder | None:
     """Return the process that listens on TCP `port`; None where nobody does."""
     inodes = _listening_inodes(port)
+    sockets = {f"socket:[{inode}]" for inode in inodes}
     for pid in (entry for entry in os.listdir("/proc") if entry.isdigit()):
-        try:
-            links = [os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")]
-        except OSError:
-            continue  # Another user's process, or it has just ended.
-        if any(f"socket:[{inode}]" in links for inode in inodes):
+        if sockets and not sockets.isdisjoint(_open_files(pid)):
             return PortHolder(int(pid), _command_of(int(pid)))
     return PortHolder(None, "a process of another user") if inodes else None
+
+
+def _open_files(pid: str) -> set[str]:
+    """What a process has open; nothing for another user's process."""
+    found: set[str] = set()
+    try:
+        numbers = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return found
+    for number in numbers:
+        try:
+            found.add(os.readlink(f"/proc/{pid}/fd/{number}"))
+        except OSError:
+            continue  # Closed meanwhile.
+    return found
 
 
 def _listening_inodes(port: int) -> set[str]:

@@ -249,7 +249,10 @@ class Instance:
         loop = asyncio.get_running_loop()
 
         async def reload() -> None:
-            await operations.reload(is_dry_run=False, is_upgrade=False)
+            try:
+                await operations.reload(is_dry_run=False, is_upgrade=False)
+            except Exception:  # the boundary of this task: a bug here must not end engines that serve
+                supervisor.log.exception("reload failed in a way it should not")
 
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, supervisor.request_stop)

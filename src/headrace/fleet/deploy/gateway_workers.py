@@ -133,20 +133,6 @@ class GatewayWorkers:
             for slot in self.slots:
                 await self._try_set_keys(slot)
 
-    async def replace(self, drain_s: float) -> None:
-        """Start fresh workers on the same socket, and let the present ones finish and go.
-
-        Raises: GatewayStartError; then the present ones go on.
-        """
-        async with self._change:
-            old_slots = list(self.slots)
-            was_ready = any(status.is_ready for status in await self._statuses_of(old_slots))
-            fresh = [await self._start_one() for _ in old_slots]
-            if was_ready:
-                await self._wait_ready_of(fresh, READY_S)
-            self.slots[:] = fresh
-        await asyncio.gather(*(self._see_off(slot.worker, drain_s, is_replacement=True) for slot in old_slots))
-
     async def stop(self, drain_s: float) -> None:
         """Drain all workers at once; none is left afterwards."""
         self._is_stopping = True
@@ -238,6 +224,11 @@ class GatewayWorkers:
             refusal = await self._try_configure(slot, self.plan.revision, _raw(self.plan))
             if refusal or slot.plan_revision != self.plan.revision or slot.keys_revision != self._keys_revision:
                 raise WorkerLostError(f"gateway worker {serial} refused its plan: {refusal or 'no answer'}")
+        except asyncio.CancelledError:
+            if worker.process is not None:
+                try_signal(worker.process, signal.SIGKILL)  # Nobody knows it yet, so nobody else would end it.
+            forget_worker(self.settings, serial)
+            raise
         except WorkerLostError as error:
             await worker.end_within(0)
             forget_worker(self.settings, serial)

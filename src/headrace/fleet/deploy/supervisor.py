@@ -220,12 +220,18 @@ class Supervisor:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            await self.publish()
+            try:
+                await self.publish()
+            except Exception:  # the boundary of this task: a bug here must not end engines that serve
+                self.log.exception("endpoints could not be published")
 
     async def _poll_keys(self) -> None:
         while True:
             await asyncio.sleep(KEYS_POLL_S)
-            await self.refresh_keys()
+            try:
+                await self.refresh_keys()
+            except Exception:  # the boundary of this task: a bug here must not end engines that serve
+                self.log.exception("keys could not be refreshed")
 
     async def _shut_down(self, group: asyncio.TaskGroup) -> None:
         """Gateway first, so that no request meets an engine that is going; then engines. Nothing is left."""

@@ -1,10 +1,9 @@
 """What one request consumed."""
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenUsage:
+class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Tokens of one request, as the engine counted them.
 
     Units: tokens. None means "the engine did not say", never zero.

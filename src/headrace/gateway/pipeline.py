@@ -8,6 +8,7 @@ import asyncio
 from dataclasses import dataclass
 from time import monotonic
 
+import msgspec
 import structlog
 
 from headrace.domain.clock import Clock
@@ -115,6 +116,7 @@ class Pipeline:
         account.model = request.requested_model
         self.gate.admit(caller.tenant, exchange.received_mono_s)  # 3 admission
         progress.admitted_for = caller.tenant
+        deadline_mono_s = None if head.timeout_s is None else exchange.received_mono_s + head.timeout_s
         delivery = progress.delivery = Delivery(  # 4 routing, 5 forwarding
             request,
             exchange,
@@ -122,9 +124,10 @@ class Pipeline:
             progress,
             rules.forwarding,
             self._books.counters.of(account.model),
-            reply_lines=head.reply_lines + rules.cors.lines_for(exchange),
-            extra_lines=head.engine_lines,
-            deadline_mono_s=exchange.received_mono_s + head.timeout_s if head.timeout_s else None,
+            head.reply_lines + rules.cors.lines_for(exchange),
+            head.engine_lines,
+            deadline_mono_s,
+            exchange.received_mono_s,
         )
         self.dispatcher.dispatch(delivery)
 
@@ -193,22 +196,19 @@ class Pipeline:
             self._pins.remember(account.caller.tenant, answer_id, account.endpoint)
 
 
-class Progress:
+class Progress(msgspec.Struct, eq=False):
     """One request between its steps: what must be undone and settled at its end (6 accounting). Implements `Ending`."""
 
-    __slots__ = ("_exchange", "_pipeline", "account", "admitted_for", "delivery", "head")
-
-    def __init__(self, pipeline: Pipeline, exchange: Exchange, head: RequestHead, account: Account) -> None:
-        self._pipeline = pipeline
-        self._exchange = exchange
-        self.head = head
-        self.account = account
-        self.admitted_for: TenantId | None = None
-        self.delivery: Delivery | None = None
+    pipeline: Pipeline
+    exchange: Exchange
+    head: RequestHead
+    account: Account
+    admitted_for: TenantId | None = None
+    delivery: Delivery | None = None
 
     def delivered(self, status: int, answer_id: str | None) -> None:
         if answer_id is not None:
-            self._pipeline.remember_answer(self.account, answer_id)
+            self.pipeline.remember_answer(self.account, answer_id)
         self._settle(None, status)
 
     def failed(self, error: RequestError) -> None:
@@ -216,19 +216,19 @@ class Progress:
 
     def answer(self, status: int, lines: bytes, body: bytes) -> None:
         """An answer of our own. Probes of load balancers (no key, no account) leave no trace in ledger and log."""
-        self._exchange.respond(status, lines, body)
+        self.exchange.respond(status, lines, body)
         if self.account.caller is not None:
             self._settle(None, status)
 
     def refuse(self, error: RequestError) -> None:
         """End with an error: answered here unless the stream's head is out, which forwarding has ended in-band."""
-        status = 200 if self._exchange.is_streaming else error.spec.http_status
-        if not self._exchange.is_streaming:
-            self._pipeline.refuse(self._exchange, self.head, error)
+        status = 200 if self.exchange.is_streaming else error.spec.http_status
+        if not self.exchange.is_streaming:
+            self.pipeline.refuse(self.exchange, self.head, error)
         self._settle(error.code, status)
 
     def _settle(self, code: ErrorCode | None, status: int) -> None:
-        self._pipeline.ended(self)
+        self.pipeline.ended(self)
         self.account.settle(code, status, monotonic())
         self.delivery = None
-        self._exchange.state = None
+        self.exchange.state = None

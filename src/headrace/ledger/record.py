@@ -7,7 +7,7 @@ journal's format and the column order of the table `requests`: a further field g
 import msgspec
 
 
-class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
+class RequestRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One request, from arrival to its one outcome.
 
     Units: seconds for `_s`, UTC epoch seconds for `_at` (a float, as it is written a thousand times a second), tokens.
@@ -19,7 +19,7 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, 
     request_id: str
     """The caller's `x-request-id`, or ours; may repeat."""
     trace_id: str | None = None
-    received_at: float
+    received_at: float = 0.0
     tenant: str | None = None
     """None: refused before the caller was known."""
     key_id: str | None = None
@@ -38,7 +38,7 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, 
     """Observer: gateway. First output event of the engine minus request fully received."""
     tpot_s: float | None = None
     e2e_s: float | None = None
-    outcome: str
+    outcome: str = ""
     code: str | None = None
     http_status: int | None = None
     attempts: int = 0

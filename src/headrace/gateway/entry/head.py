@@ -1,7 +1,8 @@
 """What is known once the headers are there: route, request id, trace context, deadline."""
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.ids import RequestUid
@@ -14,34 +15,27 @@ _TRACEPARENT = re.compile(rb"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9
 """Version 00 only; anything else is replaced. Source: W3C Trace Context, section 3.2."""
 
 
-@dataclass(slots=True, kw_only=True)
-class RequestHead:
-    """The head of one request. Mutable: identity and entry fill it in as the request goes on."""
+class RequestHead(msgspec.Struct):
+    """The head of one request: one is made per request, hence a Struct and no properties that build anything."""
 
     uid: RequestUid
     request_id: str
-    traceparent: str
-    tracestate: bytes | None
+    trace_id: str
     received_at: float
     """UTC epoch seconds."""
+    reply_lines: bytes
+    """Header lines that every answer carries."""
     route: Route | None
-    timeout_s: float | None
+    tracestate: bytes | None = None
+    timeout_s: float | None = None
     """The caller's own deadline, from `x-request-timeout`, relative to the complete request."""
-
-    @property
-    def trace_id(self) -> str:
-        return self.traceparent[3:35]
 
     @property
     def engine_lines(self) -> bytes:
         """Header lines that every attempt at an engine carries."""
-        lines = self.reply_lines
-        return lines if self.tracestate is None else lines + b"tracestate: " + self.tracestate + b"\r\n"
-
-    @property
-    def reply_lines(self) -> bytes:
-        """Header lines that every answer carries."""
-        return f"x-request-id: {self.request_id}\r\ntraceparent: {self.traceparent}\r\n".encode("latin-1")
+        if self.tracestate is None:
+            return self.reply_lines
+        return self.reply_lines + b"tracestate: " + self.tracestate + b"\r\n"
 
 
 class HeadReader:
@@ -55,16 +49,16 @@ class HeadReader:
         uid = self._uids.make_uid(received_at)
         headers = exchange.headers
         given_id = headers.get(b"x-request-id")
+        usable_id = given_id is not None and _REQUEST_ID.fullmatch(given_id)
+        request_id = given_id.decode("ascii") if given_id is not None and usable_id else f"req_{uid}"
         trace = headers.get(b"traceparent")
-        head = RequestHead(
-            uid=uid,
-            request_id=given_id.decode("ascii") if given_id and _REQUEST_ID.fullmatch(given_id) else f"req_{uid}",
-            traceparent=trace.decode("ascii") if trace and _TRACEPARENT.fullmatch(trace) else f"00-{uid}-{uid[16:]}-01",
-            tracestate=headers.get(b"tracestate") if trace else None,
-            received_at=received_at,
-            route=find_route(exchange.path),
-            timeout_s=None,
-        )
+        if trace is not None and _TRACEPARENT.fullmatch(trace):
+            traceparent, tracestate = trace.decode("ascii"), headers.get(b"tracestate")
+        else:
+            traceparent, tracestate = f"00-{uid}-{uid[16:]}-01", None
+        lines = f"x-request-id: {request_id}\r\ntraceparent: {traceparent}\r\n".encode("ascii")
+        route = find_route(exchange.path)
+        head = RequestHead(uid, request_id, traceparent[3:35], received_at, lines, route, tracestate)
         error = exchange.error or refusal_of(head.route, exchange.method)
         if error is None and b"content-encoding" in headers:
             error = RequestError(

@@ -1,7 +1,7 @@
 """Body bytes to an InferenceRequest: JSON decoded once, checked, and otherwise left as it is."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 
@@ -16,6 +16,12 @@ from headrace.gateway.entry.routes import Route
 FindPin = Callable[[str], str | None]
 """Given a `previous_response_id`, the endpoint that knows it, or None."""
 
+T = TypeVar("T")
+_decode_text = msgspec.json.Decoder(str).decode
+_decode_flag = msgspec.json.Decoder(bool | None).decode
+_decode_limit = msgspec.json.Decoder(int | None).decode
+_decode_id = msgspec.json.Decoder(str | None).decode
+_decode_options = msgspec.json.Decoder(dict[str, msgspec.Raw] | None).decode
 _NO_MEDIA = frozenset({ApiDialect.EMBEDDINGS, ApiDialect.COMPLETIONS})
 
 
@@ -28,26 +34,21 @@ class RequestReader:
         self._media = media
         self._limit_names = output_limit_aliases()
         self._decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+        self._served: dict[tuple[str, str], ServedModel] = {}
+        """Models found to be served at a path, so that the pools are looked through once."""
 
     def read(self, body: bytes, route: Route, dialect: ApiDialect, find_pin: FindPin) -> InferenceRequest:
         """Read one body. Raises: RequestError, naming the field and what is allowed."""
         fields = self._decode_fields(body)
         name = self._model_name(fields)
-        model = self._models.get(name)
-        if model is None:
-            raise model_not_found(name)
-        if not model.pools_for(route.path):
-            message = f"model {name!r} is not served at {route.path}: " + (
-                "its engines do not have it" if model.pools else "no pool serves the model"
-            )
-            raise RequestError(ErrorCode.ROUTE_NOT_FOUND, message, param="model")
+        model = self._served.get((name, route.path)) or self._find_served(name, route)
         self._fields.check(fields, dialect, model)
         if dialect not in _NO_MEDIA:
             self._media.check(body, fields)
         is_stream = _flag(fields, "stream") and dialect is not ApiDialect.EMBEDDINGS
         return InferenceRequest(
             dialect=dialect,
-            path=route.path.encode("ascii"),
+            path=route.path_bytes,
             requested_model=name,
             body=body,
             fields=fields,
@@ -56,6 +57,18 @@ class RequestReader:
             output_limit_tokens=self._output_limit(fields),
             pinned_endpoint=_pinned_endpoint(fields, find_pin) if dialect is ApiDialect.RESPONSES else None,
         )
+
+    def _find_served(self, name: str, route: Route) -> ServedModel:
+        model = self._models.get(name)
+        if model is None:
+            raise model_not_found(name)
+        if not model.pools_for(route.path):
+            message = f"model {name!r} is not served at {route.path}: " + (
+                "its engines do not have it" if model.pools else "no pool serves the model"
+            )
+            raise RequestError(ErrorCode.ROUTE_NOT_FOUND, message, param="model")
+        self._served[name, route.path] = model
+        return model
 
     def _decode_fields(self, body: bytes) -> dict[str, msgspec.Raw]:
         try:
@@ -74,19 +87,21 @@ class RequestReader:
         raw = fields.get("model")
         if raw is None:
             raise RequestError(ErrorCode.INVALID_REQUEST, "field model is missing", param="model")
-        return _typed(raw, str, "model", "a string")
+        return _typed(raw, _decode_text, "model", "a string")
 
     def _output_limit(self, fields: Mapping[str, msgspec.Raw]) -> int | None:
         """All aliases are one limit: two that disagree would let one of them be bypassed."""
         found: dict[str, int] = {}
-        for name in self._limit_names & fields.keys():
-            limit = _typed(fields[name], int | None, name, "a whole number")
+        for name in fields:
+            if name not in self._limit_names:
+                continue
+            limit = _typed(fields[name], _decode_limit, name, "a whole number")
             if limit is None:
                 continue
             if limit < 0:
                 raise RequestError(ErrorCode.INVALID_REQUEST, f"{name} is {limit}; give 0 or more", param=name)
             found[name] = limit
-        if len(set(found.values())) > 1:
+        if len(found) > 1 and len(set(found.values())) > 1:
             shown = ", ".join(f"{name}={limit}" for name, limit in sorted(found.items()))
             raise RequestError(
                 ErrorCode.INVALID_REQUEST, f"output limits disagree: {shown}; give one", param=min(found)
@@ -104,20 +119,20 @@ def _flag(fields: Mapping[str, msgspec.Raw], name: str) -> bool:
     raw = fields.get(name)
     if raw is None:
         return False
-    return bool(_typed(raw, bool | None, name, "true or false"))
+    return bool(_typed(raw, _decode_flag, name, "true or false"))
 
 
 def _wants_usage(fields: Mapping[str, msgspec.Raw]) -> bool:
     raw = fields.get("stream_options")
     if raw is None:
         return False
-    options = _typed(raw, dict[str, msgspec.Raw] | None, "stream_options", "an object")
+    options = _typed(raw, _decode_options, "stream_options", "an object")
     return _flag(options or {}, "include_usage")
 
 
 def _pinned_endpoint(fields: Mapping[str, msgspec.Raw], find_pin: FindPin) -> str | None:
     raw = fields.get("previous_response_id")
-    response_id = None if raw is None else _typed(raw, str | None, "previous_response_id", "a string")
+    response_id = None if raw is None else _typed(raw, _decode_id, "previous_response_id", "a string")
     if response_id is None:
         return None
     endpoint = find_pin(response_id)
@@ -127,9 +142,9 @@ def _pinned_endpoint(fields: Mapping[str, msgspec.Raw], find_pin: FindPin) -> st
     return endpoint
 
 
-def _typed(raw: msgspec.Raw, kind: Any, name: str, allowed: str) -> Any:
+def _typed(raw: msgspec.Raw, decode: Callable[[msgspec.Raw], T], name: str, allowed: str) -> T:
     try:
-        return msgspec.json.decode(raw, type=kind)
+        return decode(raw)
     except (msgspec.MsgspecError, ValueError):
         raise RequestError(ErrorCode.INVALID_REQUEST, f"field {name} must be {allowed}", param=name) from None
 

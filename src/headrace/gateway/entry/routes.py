@@ -1,14 +1,14 @@
 """The paths that are served, and no others."""
 
-from dataclasses import dataclass
 from types import MappingProxyType
+
+import msgspec
 
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import ApiDialect
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """One served path."""
 
     path: str
@@ -16,6 +16,11 @@ class Route:
     dialect: ApiDialect | None = None
     """The API spoken there; None for paths that headrace answers itself."""
     needs_key: bool = True
+    path_bytes: bytes = b""
+    """`path` for the wire; filled in from it."""
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "path_bytes", self.path.encode("ascii"))
 
 
 ROUTES = MappingProxyType(

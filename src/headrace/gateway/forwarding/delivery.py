@@ -9,6 +9,8 @@ from enum import Enum, auto
 from random import random
 from time import monotonic
 
+import msgspec
+
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import InferenceRequest
 from headrace.engines.contract import EngineError
@@ -43,102 +45,73 @@ class Phase(Enum):
     ENDED = auto()
 
 
-class Delivery:
-    """Implements `AnswerReader` for the engine and `AnswerSource` for the caller. Concurrency: event loop only."""
+PAUSE, SENT, WHOLE, ERROR, STREAM, TAIL, ENDED = Phase
+"""Module names: looking a member up on its class costs a tenth of a microsecond, several times a request."""
 
-    __slots__ = (
-        "_account",
-        "_attempt_mono_s",
-        "_body",
-        "_body_bytes",
-        "_cutter",
-        "_deadline_mono_s",
-        "_ending",
-        "_endpoint",
-        "_exchange",
-        "_extra_lines",
-        "_is_content_sent",
-        "_is_paused",
-        "_last_block_mono_s",
-        "_last_output_mono_s",
-        "_last_sent_mono_s",
-        "_meters",
-        "_pause",
-        "_phase",
-        "_reply_lines",
-        "_request",
-        "_sending",
-        "_settings",
-        "_status",
-        "_tried",
-        "_watch",
-    )
 
-    def __init__(
-        self,
-        request: InferenceRequest,
-        exchange: Exchange,
-        account: DeliveryAccount,
-        ending: Ending,
-        settings: ForwardingSettings,
-        meters: Meters,
-        *,
-        reply_lines: bytes,
-        extra_lines: bytes,
-        deadline_mono_s: float | None,
-    ) -> None:
-        self._request = request
-        self._exchange = exchange
-        self._account = account
-        self._ending = ending
-        self._settings = settings
-        self._meters = meters
-        self._reply_lines = reply_lines
-        """Header lines of every answer: request id, trace, CORS."""
-        self._extra_lines = extra_lines
-        """Header lines of every attempt: request id, trace."""
-        self._deadline_mono_s = deadline_mono_s
-        self._phase = Phase.PAUSE
-        self._tried: tuple[Endpoint, ...] = ()
-        self._endpoint: Endpoint | None = None
-        self._sending: Sending | None = None
-        self._pause: asyncio.TimerHandle | None = None
-        self._watch: StreamWatch | None = None
-        self._cutter: EventCutter | None = None
-        self._body: list[bytes] = []
-        self._body_bytes = 0
-        self._status = 0
-        self._is_content_sent = False
-        self._is_paused = False
-        self._attempt_mono_s = self._last_block_mono_s = self._last_output_mono_s = 0.0
-        self._last_sent_mono_s = exchange.received_mono_s
+class Delivery(msgspec.Struct, eq=False):
+    """Implements `AnswerReader` for the engine and `AnswerSource` for the caller. Concurrency: event loop only.
+
+    A Struct, since one is made per request: its fields are set in C.
+    """
+
+    request: InferenceRequest
+    exchange: Exchange
+    account: DeliveryAccount
+    ending: Ending
+    settings: ForwardingSettings
+    meters: Meters
+    reply_lines: bytes
+    """Header lines of every answer: request id, trace, CORS."""
+    extra_lines: bytes
+    """Header lines of every attempt: request id, trace."""
+    deadline_mono_s: float | None
+    last_sent_mono_s: float
+    """When the caller was last sent something; before that, when its request was complete."""
+    phase: Phase = PAUSE
+    tried: tuple[Endpoint, ...] = ()
+    endpoint: Endpoint | None = None
+    """Where the attempt under way is, and is counted in flight."""
+    sending: Sending | None = None
+    pause: asyncio.TimerHandle | None = None
+    watch: StreamWatch | None = None
+    cutter: EventCutter | None = None
+    body: list[bytes] = []
+    body_bytes: int = 0
+    status: int = 0
+    is_content_sent: bool = False
+    """The commit point is passed: the caller has bytes of an answer."""
+    is_paused: bool = False
+    attempt_mono_s: float = 0.0
+    last_block_mono_s: float = 0.0
+    last_output_mono_s: float = 0.0
 
     def start(self) -> None:
         """Make the first attempt; whatever happens then ends in `Ending`, once."""
-        self._exchange.source = self
-        self._settings.budget.count_request()
+        self.exchange.source = self
+        self.settings.budget.count_request()
         self._try_next()
 
     @property
     def is_over(self) -> bool:
         """Nothing is left to do or to watch."""
-        return self._phase is Phase.ENDED
+        return self.phase is ENDED
 
     # --- attempts
 
     def _try_next(self) -> None:
-        self._pause = None
+        self.pause = None
         try:
-            endpoint = self._settings.candidates.choose(self._request, self._tried)
+            endpoint = self.settings.candidates.choose(self.request, self.tried)
         except RequestError as error:
             self._fail(error)
             return
-        self._account.attempts += 1
-        self._tried += (endpoint,)
+        self.account.attempts += 1
+        self.tried += (endpoint,)
         self._send(endpoint, fresh=False)
 
     def _send(self, endpoint: Endpoint, *, fresh: bool) -> None:
-        request, account = self._request, self._account
+        request, account = self.request, self.account
         now = monotonic()
         if account.dispatched_mono_s is None:
             account.dispatched_mono_s = now
@@ -150,75 +123,75 @@ class Delivery:
             heads.prefix,
             request.path,
             heads.lines,
-            self._extra_lines,
+            self.extra_lines,
             len(body),
         )
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         endpoint.in_flight += 1
         endpoint.requests += 1
-        self._phase = Phase.SENT
-        self._attempt_mono_s = now
-        self._sending = endpoint.connections.send(head, body, self, fresh=fresh)
+        self.phase = SENT
+        self.attempt_mono_s = now
+        self.sending = endpoint.connections.send(head, body, self, fresh=fresh)
 
     def _leave_endpoint(self) -> None:
-        endpoint, self._endpoint = self._endpoint, None
+        endpoint, self.endpoint = self.endpoint, None
         if endpoint is not None:
             endpoint.in_flight -= 1
 
     def _cancel_attempt(self) -> None:
-        sending, self._sending = self._sending, None
+        sending, self.sending = self.sending, None
         if sending is not None:
             sending.cancel()
-            if self._endpoint is not None:
-                self._settings.meters.count_cancel(self._endpoint.endpoint_id)
+            if self.endpoint is not None:
+                self.settings.meters.count_cancel(self.endpoint.endpoint_id)
         self._leave_endpoint()
 
     # --- the engine's side (AnswerReader)
 
     def answer_begun(self, status: int, headers: dict[bytes, bytes]) -> None:
-        self._status = status
-        self._last_block_mono_s = monotonic()
-        self._body = []
-        self._body_bytes = 0
+        self.status = status
+        self.last_block_mono_s = monotonic()
+        self.body = []
+        self.body_bytes = 0
         if not 200 <= status < 300:
-            self._phase = Phase.ERROR
-        elif self._request.is_stream and headers.get(b"content-type", b"").startswith(b"text/event-stream"):
-            self._phase = Phase.STREAM
-            self._watch = watch_for(self._request)
-            self._cutter = EventCutter(self._settings.event_bytes)
+            self.phase = ERROR
+        elif self.request.is_stream and headers.get(b"content-type", b"").startswith(b"text/event-stream"):
+            self.phase = STREAM
+            self.watch = watch_for(self.request)
+            self.cutter = EventCutter(self.settings.event_bytes)
         else:
-            self._phase = Phase.WHOLE
+            self.phase = WHOLE
 
     def answer_bytes(self, data: bytes) -> None:
-        now = self._last_block_mono_s = monotonic()
-        if self._endpoint is not None:
-            self._endpoint.last_byte_mono_s = now
-        if self._phase is Phase.STREAM:
+        now = self.last_block_mono_s = monotonic()
+        if self.endpoint is not None:
+            self.endpoint.last_byte_mono_s = now
+        if self.phase is STREAM:
             self._stream_bytes(data, now)
-        elif self._phase is not Phase.TAIL:
-            self._body.append(data)
-            self._body_bytes += len(data)
-            if self._body_bytes > self._settings.response_bytes:
+        elif self.phase is not TAIL:
+            self.body.append(data)
+            self.body_bytes += len(data)
+            if self.body_bytes > self.settings.response_bytes:
                 self._cancel_and_fail(
-                    ErrorCode.STREAM_BROKEN, f"answer larger than {self._settings.response_bytes} bytes"
+                    ErrorCode.STREAM_BROKEN, f"answer larger than {self.settings.response_bytes} bytes"
                 )
 
     def answer_complete(self) -> None:
-        self._sending = None
-        if self._phase is Phase.TAIL:
-            self._phase = Phase.ENDED
-        elif self._phase is Phase.STREAM:
+        self.sending = None
+        if self.phase is TAIL:
+            self.phase = ENDED
+        elif self.phase is STREAM:
             self._stream_closed()
-        elif self._phase is Phase.WHOLE:
+        elif self.phase is WHOLE:
             self._whole_complete()
-        elif self._phase is Phase.ERROR:
-            self._refused(self._status, b"".join(self._body))
+        elif self.phase is ERROR:
+            self._refused(self.status, b"".join(self.body))
 
     def answer_lost(self, reason: LossReason, detail: str) -> None:
-        self._sending = None
-        endpoint = self._endpoint
-        if self._phase is Phase.TAIL or endpoint is None:
-            self._phase = Phase.ENDED
+        self.sending = None
+        endpoint = self.endpoint
+        if self.phase is TAIL or endpoint is None:
+            self.phase = ENDED
         elif reason is LossReason.STALE:
             self._leave_endpoint()
             self._send(endpoint, fresh=True)
@@ -228,23 +201,23 @@ class Delivery:
             self._attempt_failed(code, detail, is_refused=is_refused)
 
     def _whole_complete(self) -> None:
-        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        body = self.body[0] if len(self.body) == 1 else b"".join(self.body)
         envelope = read_envelope(body)
         if envelope is None:
             self._attempt_failed(ErrorCode.STREAM_BROKEN, "the answer is not JSON")
             return
-        self._account.usage, answer_id = envelope  # a whole answer shows no first token: TTFT is not measured
+        self.account.usage, answer_id = envelope  # a whole answer shows no first token: TTFT is not measured
         self._succeeded()
-        if self._exchange.is_streaming:  # a heartbeat has promised a stream, the engine answered whole
-            self._exchange.send(b"data: " + body + b"\n\ndata: [DONE]\n\n")
-            self._exchange.end_stream()
+        if self.exchange.is_streaming:  # a heartbeat has promised a stream, the engine answered whole
+            self.exchange.send(b"data: " + body + b"\n\ndata: [DONE]\n\n")
+            self.exchange.end_stream()
         else:
-            self._exchange.respond(200, self._reply_lines + b"content-type: application/json\r\n", body)
-        self._phase = Phase.ENDED
-        self._ending.delivered(200, answer_id)
+            self.exchange.respond(200, self.reply_lines + b"content-type: application/json\r\n", body)
+        self.phase = ENDED
+        self.ending.delivered(200, answer_id)
 
     def _refused(self, status: int, body: bytes) -> None:
-        endpoint = self._endpoint
+        endpoint = self.endpoint
         if endpoint is None:
             return
         error = endpoint.driver.translate_error(status, body)
@@ -252,20 +225,20 @@ class Delivery:
             self._attempt_failed(error.code, f"status {status}: {error.message}", engine_error=error)
             return
         endpoint.request_succeeded()  # it did its work: the request is at fault
-        self._account.detail = f"{endpoint.endpoint_id}: status {status}"
+        self.account.detail = f"{endpoint.endpoint_id}: status {status}"
         self._leave_endpoint()
         self._fail(RequestError(error.code, error.message, param=error.param))
 
     # --- streams
 
     def _stream_bytes(self, data: bytes, now: float) -> None:
-        watch, cutter = self._watch, self._cutter
+        watch, cutter = self.watch, self.cutter
         if watch is None or cutter is None:
             return
         try:
             block = cutter.feed(data)
         except EventTooLargeError:
-            self._cancel_and_fail(ErrorCode.STREAM_BROKEN, f"event larger than {self._settings.event_bytes} bytes")
+            self._cancel_and_fail(ErrorCode.STREAM_BROKEN, f"event larger than {self.settings.event_bytes} bytes")
             return
         if block:
             self._stream_events(watch, block, now)
@@ -276,12 +249,12 @@ class Delivery:
         events = watch.output_events - before
         if events:
             self._note_output(events, is_first=before == 0, now=now)
-        exchange = self._exchange
+        exchange = self.exchange
         if passed:
             if not exchange.is_streaming:
-                exchange.begin_stream(self._reply_lines + STREAM_HEAD)
-            self._is_content_sent = True
-            self._last_sent_mono_s = now
+                exchange.begin_stream(self.reply_lines + STREAM_HEAD)
+            self.is_content_sent = True
+            self.last_sent_mono_s = now
             exchange.send(passed)
         if watch.error is not None:
             self._engine_error(watch.error)
@@ -290,24 +263,24 @@ class Delivery:
 
     def _note_output(self, events: int, *, is_first: bool, now: float) -> None:
         if is_first:
-            if self._account.first_output_mono_s is None:
-                self._account.first_output_mono_s = now
+            if self.account.first_output_mono_s is None:
+                self.account.first_output_mono_s = now
         else:
-            self._meters.itl.observe(now - self._last_output_mono_s)
+            self.meters.itl.observe(now - self.last_output_mono_s)
         if events > 1:
-            self._meters.itl.observe(0.0, events - 1)
-        self._last_output_mono_s = now
+            self.meters.itl.observe(0.0, events - 1)
+        self.last_output_mono_s = now
 
     def _stream_done(self, watch: StreamWatch) -> None:
-        self._phase = Phase.TAIL if self._sending is not None else Phase.ENDED
+        self.phase = TAIL if self.sending is not None else ENDED
         self._note_usage()
         self._succeeded()
-        self._exchange.end_stream()
-        self._ending.delivered(200, watch.answer_id)
+        self.exchange.end_stream()
+        self.ending.delivered(200, watch.answer_id)
 
     def _stream_closed(self) -> None:
         """The engine's message ended before the end marker was seen. A marker without its blank line still counts."""
-        watch, cutter = self._watch, self._cutter
+        watch, cutter = self.watch, self.cutter
         if watch is not None and cutter is not None and cutter.rest.strip() == b"data: [DONE]":
             self._stream_events(watch, cutter.feed(b"\n\n"), monotonic())
         else:
@@ -315,34 +288,34 @@ class Delivery:
 
     def _engine_error(self, payload: bytes) -> None:
         """The engine said in its stream that it failed; what it sends after that (even `[DONE]`) is not success."""
-        endpoint = self._endpoint
+        endpoint = self.endpoint
         if endpoint is None:
             return
         error = endpoint.driver.translate_error(500, payload)
         if RequestError(error.code, "").spec.may_fail_over:
             self._cancel_and_fail(ErrorCode.STREAM_BROKEN, f"error event: {error.message}", engine_error=error)
             return
-        self._account.detail = f"{endpoint.endpoint_id}: error event"
+        self.account.detail = f"{endpoint.endpoint_id}: error event"
         self._note_usage()
         self._cancel_attempt()
         self._fail(RequestError(error.code, error.message, param=error.param))
 
     def _note_usage(self) -> None:
-        watch = self._watch
+        watch = self.watch
         if watch is not None:
-            self._account.output_events += watch.output_events
+            self.account.output_events += watch.output_events
             if watch.usage is not None:
-                self._account.usage = watch.usage
+                self.account.usage = watch.usage
 
     # --- ends
 
     def _succeeded(self) -> None:
-        if self._endpoint is not None:
-            self._endpoint.request_succeeded()
+        if self.endpoint is not None:
+            self.endpoint.request_succeeded()
         self._leave_endpoint()
 
     def _cancel_and_fail(self, code: ErrorCode, detail: str, *, engine_error: EngineError | None = None) -> None:
-        sending, self._sending = self._sending, None
+        sending, self.sending = self.sending, None
         if sending is not None:
             sending.cancel()
         self._attempt_failed(code, detail, engine_error=engine_error)
@@ -351,22 +324,22 @@ class Delivery:
         self, code: ErrorCode, detail: str, *, is_refused: bool = False, engine_error: EngineError | None = None
     ) -> None:
         """An attempt failed by the engine's fault: try again or end, as the core decides."""
-        settings, endpoint = self._settings, self._endpoint
+        settings, endpoint = self.settings, self.endpoint
         if endpoint is None:
             return
         now = monotonic()
         self._note_usage()
         self._leave_endpoint()
         # One request blames an endpoint once, however often it tries there: a poisonous request ejects nobody.
-        is_blamed = is_refused or self._tried.count(endpoint) == 1
+        is_blamed = is_refused or self.tried.count(endpoint) == 1
         if is_blamed and endpoint.request_failed(detail, now, is_refused=is_refused):
             settings.budget.add_reserve(endpoint.in_flight + 1)
-        self._account.detail = f"{endpoint.endpoint_id}: {detail}"
+        self.account.detail = f"{endpoint.endpoint_id}: {detail}"
         event = AttemptFailed(
             code=code,
-            attempts=self._account.attempts,
-            is_content_sent=self._is_content_sent,
-            has_other_endpoint=settings.candidates.has_other(self._request, self._tried),
+            attempts=self.account.attempts,
+            is_content_sent=self.is_content_sent,
+            has_other_endpoint=settings.candidates.has_other(self.request, self.tried),
         )
         decision = decide(event, settings.retry, settings.budget, now_mono_s=now, jitter=random())  # noqa: S311
         settings.meters.retry_budget_refusals += decision.is_budget_used_up
@@ -374,57 +347,57 @@ class Delivery:
 
     def _follow(self, decision: Decision, code: ErrorCode, engine_error: EngineError | None) -> None:
         if decision.step is NextStep.TRY_ELSEWHERE:
-            self._meters.failovers[code.value] = self._meters.failovers.get(code.value, 0) + 1
+            self.meters.failovers[code.value] = self.meters.failovers.get(code.value, 0) + 1
             self._start_over()
             self._try_next()
         elif decision.step is NextStep.TRY_AGAIN_LATER:
-            self._meters.retries += 1
+            self.meters.retries += 1
             self._start_over()
-            self._pause = self._settings.loop.call_later(decision.wait_s, self._try_next)
+            self.pause = self.settings.loop.call_later(decision.wait_s, self._try_next)
         else:
             text = FAILURE_TEXT.get(code) or f"the engine refused: {engine_error.message if engine_error else code}"
             retry_after_s = engine_error.retry_after_s if engine_error else None
-            message = f"{text} ({self._account.attempts} attempts); retry, or ask the operator"
+            message = f"{text} ({self.account.attempts} attempts); retry, or ask the operator"
             self._fail(RequestError(code, message, retry_after_s=retry_after_s))
 
     def _start_over(self) -> None:
-        self._phase = Phase.PAUSE
-        self._watch = self._cutter = None
-        self._account.output_events = 0
+        self.phase = PAUSE
+        self.watch = self.cutter = None
+        self.account.output_events = 0
 
     def _fail(self, error: RequestError) -> None:
         """No whole answer: in-band where the head is out; otherwise the pipeline answers."""
-        if self._phase is Phase.ENDED:
+        if self.phase is ENDED:
             return
-        self._phase = Phase.ENDED
-        exchange = self._exchange
+        self.phase = ENDED
+        exchange = self.exchange
         if exchange.is_streaming:
-            exchange.send(error_event(error, self._request.dialect))
+            exchange.send(error_event(error, self.request.dialect))
             exchange.end_stream()
-        self._ending.failed(error)
+        self.ending.failed(error)
 
     # --- the caller's side (AnswerSource)
 
     def caller_left(self) -> None:
-        if self._phase is Phase.ENDED or self._phase is Phase.TAIL:
+        if self.phase is ENDED or self.phase is TAIL:
             return
         self.end(RequestError(ErrorCode.CALLER_DISCONNECTED, "the caller closed its connection"))
 
     def caller_is_slow(self) -> None:
-        self._is_paused = True
-        if self._sending is not None:
-            self._sending.pause()
+        self.is_paused = True
+        if self.sending is not None:
+            self.sending.pause()
 
     def caller_caught_up(self) -> None:
-        self._is_paused = False
-        self._last_block_mono_s = monotonic()
-        if self._sending is not None:
-            self._sending.resume()
+        self.is_paused = False
+        self.last_block_mono_s = monotonic()
+        if self.sending is not None:
+            self.sending.resume()
 
     def end(self, error: RequestError) -> None:
         """End from outside: caller gone, deadline passed, gateway draining. The engine is told at once."""
-        if self._pause is not None:
-            self._pause.cancel()
+        if self.pause is not None:
+            self.pause.cancel()
         self._note_usage()
         self._cancel_attempt()
         self._fail(error)
@@ -433,37 +406,37 @@ class Delivery:
 
     def sweep(self, now: float) -> None:
         """Enforce time-outs and send heartbeats; called every SWEEP_INTERVAL_S."""
-        if self._phase is Phase.TAIL:
-            if now - self._last_sent_mono_s > TAIL_S:
+        if self.phase is TAIL:
+            if now - self.last_sent_mono_s > TAIL_S:
                 self._cancel_attempt()
-                self._phase = Phase.ENDED
+                self.phase = ENDED
             return
-        if self._deadline_mono_s is not None and now > self._deadline_mono_s:
+        if self.deadline_mono_s is not None and now > self.deadline_mono_s:
             self.end(RequestError(ErrorCode.DEADLINE_EXCEEDED, "the deadline of x-request-timeout passed"))
             return
-        if self._endpoint is not None:
-            self._check_silence(self._endpoint, now)
-        heartbeat_s = self._settings.heartbeat_s
-        if heartbeat_s is not None and self._request.is_stream and now - self._last_sent_mono_s > heartbeat_s:
+        if self.endpoint is not None:
+            self._check_silence(self.endpoint, now)
+        heartbeat_s = self.settings.heartbeat_s
+        if heartbeat_s is not None and self.request.is_stream and now - self.last_sent_mono_s > heartbeat_s:
             self._send_heartbeat(now)
 
     def _check_silence(self, endpoint: Endpoint, now: float) -> None:
         plan = endpoint.plan
-        if self._phase is Phase.SENT:
-            bound_s = plan.first_token_timeout_s if self._request.is_stream else plan.answer_timeout_s
-            if now - self._attempt_mono_s > bound_s:
+        if self.phase is SENT:
+            bound_s = plan.first_token_timeout_s if self.request.is_stream else plan.answer_timeout_s
+            if now - self.attempt_mono_s > bound_s:
                 self._cancel_and_fail(ErrorCode.FIRST_TOKEN_TIMEOUT, f"no answer within {bound_s:g} s")
-        elif not self._is_paused and now - self._last_block_mono_s > plan.stall_timeout_s:
+        elif not self.is_paused and now - self.last_block_mono_s > plan.stall_timeout_s:
             self._cancel_and_fail(ErrorCode.STREAM_STALLED, f"silent for {plan.stall_timeout_s:g} s within its answer")
 
     def _send_heartbeat(self, now: float) -> None:
-        if self._phase is Phase.ENDED or self._is_paused:
+        if self.phase is ENDED or self.is_paused:
             return
-        if not self._exchange.is_streaming:
-            self._exchange.begin_stream(self._reply_lines + STREAM_HEAD)
-        self._last_sent_mono_s = now
-        self._exchange.send(HEARTBEAT)
+        if not self.exchange.is_streaming:
+            self.exchange.begin_stream(self.reply_lines + STREAM_HEAD)
+        self.last_sent_mono_s = now
+        self.exchange.send(HEARTBEAT)
 
     def __repr__(self) -> str:
-        where = self._endpoint.endpoint_id if self._endpoint else "nowhere"
-        return f"Delivery({self._phase.name} at {where}, attempts={self._account.attempts})"
+        where = self.endpoint.endpoint_id if self.endpoint else "nowhere"
+        return f"Delivery({self.phase.name} at {where}, attempts={self.account.attempts})"

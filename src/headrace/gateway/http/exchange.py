@@ -1,12 +1,31 @@
 """One request and its one answer on a caller's connection: what the six steps read from and write to."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
+
+import msgspec
 
 from headrace.domain.errors import RequestError
 from headrace.gateway.http.wire import LAST_CHUNK, status_line
 
-if TYPE_CHECKING:
-    from headrace.gateway.http.caller_connection import CallerConnection
+
+class Connection(Protocol):
+    """What an exchange needs of its connection."""
+
+    @property
+    def date_line(self) -> bytes: ...
+
+    @property
+    def is_closing_soon(self) -> bool:
+        """The gateway is draining: answers carry `connection: close`."""
+        ...
+
+    def write(self, data: bytes) -> None: ...
+
+    def exchange_finished(self, *, closes: bool) -> None:
+        """The current answer is out: go on with the next request, or close."""
+        ...
+
+    def abort(self) -> None: ...
 
 
 class AnswerSource(Protocol):
@@ -28,59 +47,42 @@ class AnswerSource(Protocol):
         ...
 
 
-class Exchange:
-    """One request on one connection.
+class Exchange(msgspec.Struct, eq=False):
+    """One request on one connection. A Struct, since one is made per request.
 
     Concurrency: belongs to the event loop. Exactly one of `respond` or `begin_stream` ... `end_stream` is called,
     unless the caller leaves first or `break_off` ends it; later calls do nothing, so that a late answer cannot become
     a second response.
     """
 
-    __slots__ = (
-        "_connection",
-        "body",
-        "closes",
-        "error",
-        "headers",
-        "is_chunkable",
-        "is_done",
-        "is_streaming",
-        "method",
-        "path",
-        "received_mono_s",
-        "source",
-        "state",
-    )
-
-    def __init__(self, connection: "CallerConnection", method: bytes, path: bytes, headers: dict[bytes, bytes]) -> None:
-        self._connection: CallerConnection | None = connection
-        self.method = method
-        self.path = path
-        """Without the query string, which no served path uses."""
-        self.headers = headers
-        """Names in lower case; the first value of each."""
-        self.body = b""
-        self.received_mono_s = 0.0
-        """When the request was complete."""
-        self.error: RequestError | None = None
-        """Set where the request was refused before it was complete."""
-        self.closes = False
-        """The connection ends after this answer."""
-        self.is_chunkable = True
-        """False for HTTP/1.0 callers: a stream then ends with the connection."""
-        self.is_done = False
-        self.is_streaming = False
-        self.source: AnswerSource | None = None
-        self.state: object = None
-        """What the pipeline remembers between head and body; opaque to the wire."""
+    connection: "Connection | None"
+    method: bytes
+    path: bytes
+    """Without the query string, which no served path uses."""
+    headers: dict[bytes, bytes]
+    """Names in lower case; the first value of each."""
+    is_chunkable: bool = True
+    """False for HTTP/1.0 callers: a stream then ends with the connection."""
+    closes: bool = False
+    """The connection ends after this answer."""
+    body: bytes = b""
+    received_mono_s: float = 0.0
+    """When the request was complete."""
+    error: RequestError | None = None
+    """Set where the request was refused before it was complete."""
+    is_done: bool = False
+    is_streaming: bool = False
+    source: AnswerSource | None = None
+    state: object = None
+    """What the pipeline remembers between head and body; opaque to the wire."""
 
     @property
     def is_caller_here(self) -> bool:
-        return self._connection is not None
+        return self.connection is not None
 
     def respond(self, status: int, headers: bytes, body: bytes) -> None:
         """Send a whole answer. `headers` are complete lines; length, date and connection are added here."""
-        connection = self._connection
+        connection = self.connection
         if connection is None or self.is_done:
             return
         self.is_done = True
@@ -95,7 +97,7 @@ class Exchange:
 
     def begin_stream(self, headers: bytes) -> None:
         """Send the head of a streamed answer: the status can no longer change."""
-        connection = self._connection
+        connection = self.connection
         if connection is None or self.is_done or self.is_streaming:
             return
         self.is_streaming = True
@@ -107,14 +109,14 @@ class Exchange:
 
     def send(self, events: bytes) -> None:
         """Send whole events of a stream."""
-        connection = self._connection
+        connection = self.connection
         if connection is None or self.is_done or not events:
             return
         connection.write(b"%x\r\n%b\r\n" % (len(events), events) if self.is_chunkable else events)
 
     def end_stream(self) -> None:
         """End a streamed answer cleanly."""
-        connection = self._connection
+        connection = self.connection
         if connection is None or self.is_done:
             return
         self.is_done = True
@@ -124,7 +126,7 @@ class Exchange:
 
     def break_off(self) -> None:
         """Cut the connection: the caller must see that the answer is not complete."""
-        connection = self._connection
+        connection = self.connection
         self.is_done = True
         self.detach()
         if connection is not None:
@@ -132,16 +134,16 @@ class Exchange:
 
     def detach(self) -> None:
         """Forget the connection; called when it is gone."""
-        self._connection = None
+        self.connection = None
         self.source = None
 
     @property
     def must_close(self) -> bool:
-        connection = self._connection
-        return self.closes or (connection is not None and connection.service.is_draining)
+        connection = self.connection
+        return self.closes or (connection is not None and connection.is_closing_soon)
 
     def _finish(self) -> None:
-        connection, self._connection = self._connection, None
+        connection, self.connection = self.connection, None
         self.source = None
         if connection is not None:
-            connection.exchange_finished(closes=self.closes or connection.service.is_draining)
+            connection.exchange_finished(closes=self.closes or connection.is_closing_soon)

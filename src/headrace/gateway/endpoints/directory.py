@@ -32,7 +32,7 @@ class EndpointDirectory:
         """Put a prepared plan in force, in one turn of the loop."""
         before = set(self)
         for endpoint, pool, address in adoption.kept:
-            endpoint.plan, endpoint.address, endpoint.is_draining = pool, address, address.is_draining
+            endpoint.adopt(pool, address)
         self._by_pool, self._plans = adoption.by_pool, adoption.plans
         self._resolved = {pool: found for pool, found in self._resolved.items() if pool in self._plans}
         for endpoint in before - set(self):
@@ -86,7 +86,7 @@ class EndpointDirectory:
             heads = make_request_heads(address, pool, driver)
             endpoint = Endpoint(endpoint_id, address, pool, driver, connections, heads)
             if old is not None and _is_same_place(old.address, address):  # only trust or credentials changed
-                endpoint.state, endpoint.reason = old.state, old.reason
+                endpoint.take_over(old.state, old.reason)
             endpoints.append(endpoint)
         return tuple(endpoints)
 

@@ -41,6 +41,7 @@ class Endpoint:
         "heads",
         "in_flight",
         "is_draining",
+        "is_usable",
         "last_byte_mono_s",
         "plan",
         "reason",
@@ -72,20 +73,29 @@ class Endpoint:
         self.failures = 0
         self.failures_in_a_row = 0
         self.is_draining = address.is_draining
+        self.is_usable = False
+        """May be given requests. A busy endpoint may: late probes are no reason to leave it out (PAINS 11).
+
+        Follows from state and draining; kept as a value, since routing reads it for every candidate of every request.
+        """
         self.last_byte_mono_s = 0.0
         """When an engine's byte last arrived here, for any request: progress that a busy engine shows."""
         self.ejected_until_mono_s = 0.0
         self._ejections = 0
 
     @property
-    def is_usable(self) -> bool:
-        """May be given requests. A busy endpoint may: late probes are no reason to leave it out (PAINS 11)."""
-        return not self.is_draining and (self.state is EndpointState.READY or self.state is EndpointState.BUSY)
-
-    @property
     def is_last_resort(self) -> bool:
         """Ejected for failures, but not known to be dead."""
         return not self.is_draining and self.state is EndpointState.EJECTED
+
+    def adopt(self, plan: PoolPlan, address: EndpointAddress) -> None:
+        """Follow a new plan; state, counters and connections stay."""
+        self.plan, self.address, self.is_draining = plan, address, address.is_draining
+        self._derive()
+
+    def take_over(self, state: EndpointState, reason: str) -> None:
+        """Begin in the state in which the endpoint that this one replaces was last seen."""
+        self._become(state, reason)
 
     def probe_said_ready(self, now_mono_s: float) -> None:
         """A probe was answered well. An ejection runs its time first, then one good probe ends it."""
@@ -130,6 +140,11 @@ class Endpoint:
             self.since_at = time.time()  # noqa: TID251 (shown to people, never subtracted)
         self.state = state
         self.reason = reason
+        self._derive()
+
+    def _derive(self) -> None:
+        is_alive = self.state is EndpointState.READY or self.state is EndpointState.BUSY
+        self.is_usable = is_alive and not self.is_draining
 
     def __repr__(self) -> str:
         return f"Endpoint({self.endpoint_id}, {self.state.value}, in_flight={self.in_flight})"

@@ -58,18 +58,17 @@ class FieldPolicy:
 
     def check(self, fields: Mapping[str, object], dialect: ApiDialect, model: ServedModel) -> None:
         """Raises: RequestError UNSUPPORTED_PARAMETER naming the first field that may not pass."""
-        odd = fields.keys() - self._plain_fields(dialect, model)
-        for name in sorted(odd) if odd else ():
-            self._check_odd(name, dialect, model)
+        plain = self._plain.get((model.name, dialect)) or self._plain_fields(dialect, model)
+        if not plain.issuperset(fields):
+            for name in sorted(fields.keys() - plain):
+                self._check_odd(name, dialect, model)
 
     def _plain_fields(self, dialect: ApiDialect, model: ServedModel) -> frozenset[str]:
-        plain = self._plain.get((model.name, dialect))
-        if plain is None:
-            known = {name for driver in model.drivers for name in driver.dialect.fields}
-            aliases = {name for driver in model.drivers for name in driver.dialect.output_limit_aliases}
-            wanted = API_FIELDS[dialect] | known | aliases | self._allowed
-            plain = frozenset(wanted - self._owned - self._gated - REFUSED.keys())
-            self._plain[model.name, dialect] = plain
+        known = {name for driver in model.drivers for name in driver.dialect.fields}
+        aliases = {name for driver in model.drivers for name in driver.dialect.output_limit_aliases}
+        wanted = API_FIELDS[dialect] | known | aliases | self._allowed
+        plain = frozenset(wanted - self._owned - self._gated - REFUSED.keys())
+        self._plain[model.name, dialect] = plain
         return plain
 
     def _check_odd(self, name: str, dialect: ApiDialect, model: ServedModel) -> None:

@@ -26,6 +26,8 @@ class Router:
         Raises: RequestError NO_READY_ENDPOINT, saying what the endpoints are doing.
         """
         candidates = self._candidates(request)
+        if len(candidates) == 1 and candidates[0].is_usable:
+            return candidates[0]
         usable = [endpoint for endpoint in candidates if endpoint.is_usable] or [
             endpoint for endpoint in candidates if endpoint.is_last_resort
         ]

@@ -14,6 +14,7 @@ from headrace.domain.errors import ErrorCode, RequestError
 MEDIA_KEYS = frozenset({"image_url", "video_url", "audio_url", "input_audio", "file_url", "url"})
 """Keys whose value, or whose value's `url`, an engine would fetch. Source: OpenAI and Anthropic API references, vLLM's
 multimodal inputs page, read 2026-11."""
+_decode_messages = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
 _CONTENT_FIELDS = ("messages", "input", "system", "prompt")
 
 
@@ -23,20 +24,32 @@ class MediaPolicy:
     def __init__(self, media_hosts: tuple[str, ...]) -> None:
         self._hosts = frozenset(host.lower() for host in media_hosts)
 
-    def check(self, body: bytes, fields: Mapping[str, msgspec.Raw]) -> None:
+    def check(self, fields: Mapping[str, msgspec.Raw]) -> None:
         """Raises: RequestError UNSUPPORTED_PARAMETER for the first reference that is not allowed.
 
-        Every media key ends in `url` or is `input_audio`; only bodies that hold such a key, or that could hide one
-        behind an escaped ASCII letter, are searched.
+        A plain string holds no reference, so a long text is skipped over, not searched: that costs a tenth.
         """
-        if b'url"' not in body and b'input_audio"' not in body and b"\\u00" not in body:
-            return
         for name in _CONTENT_FIELDS:
             raw = fields.get(name)
-            if raw is not None:
+            if raw is None or not _is_nested(raw):
+                continue
+            if name == "messages":
+                self._check_messages(raw)
+            else:
                 self._search(msgspec.json.decode(raw), name)
 
-    def _search(self, value: Any, field: str) -> None:
+    def _check_messages(self, raw: msgspec.Raw) -> None:
+        try:
+            messages = _decode_messages(raw)
+        except msgspec.ValidationError:  # no list of objects: the engine will say so, unless it hides something
+            self._search(msgspec.json.decode(raw), "messages")
+            return
+        for message in messages:
+            for key, value in message.items():
+                if key in MEDIA_KEYS or _is_nested(value):
+                    self._search({key: msgspec.json.decode(value)}, "messages")
+
+    def _search(self, value: object, field: str) -> None:
         stack: list[Any] = [value]
         while stack:
             item = stack.pop()
@@ -65,3 +78,8 @@ class MediaPolicy:
                 "or ask the operator to add the host to gateway.fields.media_hosts"
             )
             raise RequestError(ErrorCode.UNSUPPORTED_PARAMETER, message, param=field)
+
+
+def _is_nested(raw: msgspec.Raw) -> bool:
+    """Whether a value is an array or an object."""
+    return memoryview(raw)[0] in b"[{"

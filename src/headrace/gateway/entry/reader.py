@@ -44,7 +44,7 @@ class RequestReader:
         model = self._served.get((name, route.path)) or self._find_served(name, route)
         self._fields.check(fields, dialect, model)
         if dialect not in _NO_MEDIA:
-            self._media.check(body, fields)
+            self._media.check(fields)
         is_stream = _flag(fields, "stream") and dialect is not ApiDialect.EMBEDDINGS
         return InferenceRequest(
             dialect=dialect,

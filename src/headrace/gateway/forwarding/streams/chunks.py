@@ -49,10 +49,20 @@ class ChunkWatch:
     usage. A marker inside generated text is escaped in JSON, or at worst takes the long way.
     """
 
-    __slots__ = ("_hides_usage", "answer_id", "error", "has_output", "is_done", "output_events", "usage")
+    __slots__ = (
+        "_hides_usage",
+        "_is_usage_final",
+        "answer_id",
+        "error",
+        "has_output",
+        "is_done",
+        "output_events",
+        "usage",
+    )
 
     def __init__(self, *, hides_usage: bool) -> None:
         self._hides_usage = hides_usage
+        self._is_usage_final = False
         self.has_output = False
         self.output_events = 0
         self.is_done = False
@@ -81,6 +91,22 @@ class ChunkWatch:
                 passed = passed.replace(text, b"") if text in passed else passed
         return passed
 
+    def _add_usage(self, usage: TokenUsage, *, is_final: bool) -> None:
+        """Most engines send usage once. llama.cpp sends one final event per choice: their outputs add up.
+
+        Source: recorded from llama.cpp b11549 with `n: 2`, tests/captures/llamacpp/chat_stream_two_choices.
+        """
+        before = self.usage if self._is_usage_final else None
+        self._is_usage_final = is_final
+        if before is None or before.output_tokens is None or usage.output_tokens is None:
+            self.usage = usage
+            return
+        self.usage = TokenUsage(
+            input_tokens=usage.input_tokens,
+            output_tokens=before.output_tokens + usage.output_tokens,
+            cached_input_tokens=usage.cached_input_tokens,
+        )
+
     def _passes(self, event: bytes) -> bool:
         if self.is_done or self.error is not None:
             return False
@@ -100,7 +126,7 @@ class ChunkWatch:
             self.error = payload
             return False
         if chunk.usage is not None:
-            self.usage = chunk.usage.counted()
+            self._add_usage(chunk.usage.counted(), is_final=not chunk.choices)
             if self._hides_usage and not chunk.choices:
                 return False
         if any(choice.has_output for choice in chunk.choices or ()):

@@ -1,6 +1,7 @@
 """Streams recorded from the real engine, cut in every way the network can cut them."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def passed_through(stream: bytes, cuts: list[int], watch: StreamWatch) -> bytes:
     """What the caller gets when the stream arrives cut at `cuts`."""
     cutter = EventCutter(1 << 20)
     edges = [0, *sorted(cuts), len(stream)]
-    blocks = [cutter.feed(stream[start:end]) for start, end in zip(edges, edges[1:], strict=False)]
+    blocks = [cutter.feed(stream[start:end]) for start, end in pairwise(edges)]
     return b"".join(watch.feed(block) for block in blocks if block)
 
 

@@ -14,6 +14,8 @@ from headrace.gateway.tasks import spawn
 
 RECONCILE_S = 0.2
 """How soon a new endpoint gets its first probe, and a removed one loses its task. Chosen."""
+RECOVERY_S = 0.5
+"""Between probes of an endpoint that is not usable: it may be starting right now. Chosen."""
 TIMEOUTS_TO_NOT_READY = 2
 """Unanswered probes in a row, without progress, that take an endpoint out. Source: PAINS 10."""
 BODY_BYTES = 65536
@@ -76,9 +78,18 @@ class Prober:
             reply = await self.ask(endpoint)
             timeouts = timeouts + 1 if reply.is_timeout else 0
             self._judge(endpoint, reply, timeouts)
-            # An endpoint that nobody listens on is asked more often: it may be starting right now.
-            wait_s = endpoint.plan.probe_interval_s
-            await asyncio.sleep(min(wait_s, 0.5) if reply.is_refused or not endpoint.is_usable else wait_s)
+            await self._pause(endpoint)
+
+    async def _pause(self, endpoint: Endpoint) -> None:
+        """Wait until the next probe is due: the declared interval, or RECOVERY_S while the endpoint is not usable.
+
+        Looked at in small steps, since a request may take an endpoint out in the middle of a long interval.
+        """
+        begun = monotonic()
+        while monotonic() - begun < endpoint.plan.probe_interval_s:
+            await asyncio.sleep(min(RECOVERY_S, endpoint.plan.probe_interval_s))
+            if not endpoint.is_usable:
+                return
 
     async def ask(self, endpoint: Endpoint) -> ProbeReply:
         """Send one probe and wait for its reply, at most `probe.timeout_s`."""

@@ -70,6 +70,8 @@ class ProbeReply:
     body: bytes = b""
     is_timeout: bool = False
     is_refused: bool = False
+    detail: str = ""
+    """Why no answer came, for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

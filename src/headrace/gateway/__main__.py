@@ -39,7 +39,7 @@ def main() -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     # Most objects of a request die with it, by reference count; what is left is worth a look only now and then.
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(50_000, 10, 10)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_run(options.worker, options.listen_fd, options.supervisor_pid))
 

@@ -231,4 +231,5 @@ class Progress(msgspec.Struct, eq=False):
         self.pipeline.ended(self)
         self.account.settle(code, status, monotonic())
         self.delivery = None
-        self.exchange.state = None
+        # An error holds the frames it went through, and those hold the exchange: cut, or only the collector frees both.
+        self.exchange.error = self.exchange.state = None

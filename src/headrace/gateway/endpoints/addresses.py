@@ -18,6 +18,7 @@ def make_tls_context(plan: PoolPlan) -> ssl.SSLContext:
     """Trust and client certificate for a pool's HTTPS endpoints. Raises: PlanError."""
     try:
         context = ssl.create_default_context(cafile=plan.tls_ca)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
         if plan.tls_certificate is not None:
             context.load_cert_chain(plan.tls_certificate, plan.tls_key)
     except (OSError, ssl.SSLError) as error:

@@ -40,7 +40,7 @@ class ProbeAnswer:
         self._settle(ProbeReply(status=self._status, body=self._body))
 
     def answer_lost(self, reason: LossReason, detail: str) -> None:
-        self._settle(ProbeReply(status=None, is_refused=reason is LossReason.CONNECT))
+        self._settle(ProbeReply(status=None, is_refused=reason is LossReason.CONNECT, detail=detail))
 
     def _settle(self, reply: ProbeReply) -> None:
         if not self.reply.done():
@@ -123,6 +123,7 @@ class Prober:
         elif verdict is ProbeVerdict.LOADING:
             endpoint.probe_said_not_ready("loading")
         elif reply.is_refused:
-            endpoint.probe_said_not_ready("refuses connections")
+            endpoint.probe_said_not_ready(f"no connection: {reply.detail}")
         else:
-            endpoint.probe_said_not_ready(f"probe answered status {reply.status}")
+            seen = reply.detail if reply.status is None else f"status {reply.status}"
+            endpoint.probe_said_not_ready(f"probe failed: {seen}")

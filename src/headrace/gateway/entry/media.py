@@ -3,6 +3,7 @@
 References to anything but inline data are refused unless their host is in `gateway.fields.media_hosts`.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +15,8 @@ from headrace.domain.errors import ErrorCode, RequestError
 MEDIA_KEYS = frozenset({"image_url", "video_url", "audio_url", "input_audio", "file_url", "url"})
 """Keys whose value, or whose value's `url`, an engine would fetch. Source: OpenAI and Anthropic API references, vLLM's
 multimodal inputs page, read 2026-11."""
+_AMBIGUOUS = re.compile(r"[\\\x00-\x20\x7f]")
+"""URL parsers disagree on these, so that the host checked here need not be the host an engine fetches from."""
 _decode_messages = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
 _CONTENT_FIELDS = ("messages", "input", "system", "prompt")
 
@@ -68,7 +71,12 @@ class MediaPolicy:
             return
         try:
             url = urlsplit(reference)
-            is_allowed = url.scheme in ("http", "https") and (url.hostname or "").lower() in self._hosts
+            is_allowed = (
+                url.scheme in ("http", "https")
+                and (url.hostname or "").lower() in self._hosts
+                and "@" not in url.netloc
+                and not _AMBIGUOUS.search(reference)
+            )
             shown = url.hostname or url.scheme or "no host"
         except ValueError:
             is_allowed, shown = False, "an unreadable URL"

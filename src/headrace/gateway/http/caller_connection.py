@@ -145,6 +145,8 @@ class CallerConnection(asyncio.Protocol):
         incoming, self._incoming = self._incoming, None
         unanswered = [exchange for exchange in (current, *self._waiting, incoming) if exchange is not None]
         self._waiting.clear()
+        # The parser holds our callbacks: without this cut only the collector would free a closed connection.
+        self._parser = cast(httptools.HttpRequestParser, None)
         for exchange in unanswered:
             source = exchange.source
             exchange.detach()

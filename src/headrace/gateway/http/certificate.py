@@ -19,22 +19,25 @@ class ServerCertificate:
         self._certificate = certificate
         self._key = key
         self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
         self.context.set_alpn_protocols(["http/1.1"])
         self.context.load_cert_chain(certificate, key)
         self._stamp = self._read_stamp()
 
     async def watch(self) -> None:
         """Follow the files until cancelled. A renewal that does not load keeps the old certificate in use."""
+        broken: tuple[int, int, int, int] | None = None
         while True:
             await asyncio.sleep(WATCH_S)
             stamp = self._read_stamp()
-            if stamp == self._stamp or stamp is None:
+            if stamp is None or stamp in (self._stamp, broken):
                 continue
             try:
                 # Tried apart first: a failed load may leave a context with half of the new pair.
                 ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(self._certificate, self._key)
                 self.context.load_cert_chain(self._certificate, self._key)
             except (OSError, ssl.SSLError) as error:
+                broken = stamp  # told once; tried again when a file changes
                 log.warning(
                     "renewed certificate not usable yet, old one kept", file=self._certificate, error=str(error)
                 )

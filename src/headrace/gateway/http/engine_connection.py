@@ -117,6 +117,8 @@ class EngineConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_usable = False
+        # The parser holds our callbacks: without this cut only the collector would free a closed connection.
+        self._parser = cast(httptools.HttpResponseParser, None)
         self._on_lost(self)
         reader, self._reader = self._reader, None
         if reader is None:

@@ -1,0 +1,57 @@
+"""The body an endpoint gets: the caller's bytes, but for what must change."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from headrace.domain.request import ApiDialect, InferenceRequest
+
+
+def request_of(body: bytes, **fields: Any) -> InferenceRequest:
+    given: dict[str, Any] = {"dialect": ApiDialect.CHAT_COMPLETIONS, "is_stream": True, "wants_usage": False, **fields}
+    return InferenceRequest(
+        path=b"/v1/chat/completions",
+        requested_model="m",
+        body=body,
+        fields=msgspec.json.decode(body, type=dict[str, msgspec.Raw]),
+        output_limit_tokens=None,
+        **given,
+    )
+
+
+def test_nothing_to_change_leaves_the_bytes() -> None:
+    """Spaces, order and number formats stay."""
+    body = b' { "model": "m", "top_p": 1.000, "stream": false }'
+    assert request_of(body, is_stream=False).body_for("m", asks_usage=True) is body
+    assert request_of(body, wants_usage=True).body_for("m", asks_usage=True) is body
+    assert request_of(body).body_for("m", asks_usage=False) is body
+
+
+@pytest.mark.parametrize("dialect", [ApiDialect.RESPONSES, ApiDialect.MESSAGES])
+def test_dialects_that_always_count_are_not_asked(dialect: ApiDialect) -> None:
+    """Their streams carry usage anyway."""
+    body = b'{"model":"m","stream":true}'
+    assert request_of(body, dialect=dialect).body_for("m", asks_usage=True) is body
+
+
+def test_usage_is_asked_for_with_the_rest_untouched() -> None:
+    """The option is put in front; what follows is the caller's, byte for byte."""
+    sent = request_of(b' {"model": "m", "top_p": 1.000}').body_for("m", asks_usage=True)
+    assert sent == b'{"stream_options":{"include_usage":true},"model": "m", "top_p": 1.000}'
+
+
+@pytest.mark.parametrize("options", [None, {}, {"include_usage": False}, {"include_usage": None, "other": 1.5}])
+def test_options_that_the_caller_gave_are_kept(options: dict[str, object] | None) -> None:
+    """Only `include_usage` changes, and the key is not there twice."""
+    body = json.dumps({"model": "m", "stream_options": options}).encode()
+    sent = request_of(body).body_for("m", asks_usage=True)
+    assert json.loads(sent)["stream_options"] == {**(options or {}), "include_usage": True}
+    assert sent.count(b'"stream_options"') == 1
+
+
+def test_another_name_at_the_engine_keeps_every_value() -> None:
+    """The model is renamed; numbers are not rounded, text is not re-encoded."""
+    sent = request_of('{"model":"m","seed":12345678901234567890.0,"x":"\\u00e9é"}'.encode(), is_stream=False)
+    assert sent.body_for("n", asks_usage=True) == '{"model":"n","seed":12345678901234567890.0,"x":"\\u00e9é"}'.encode()

@@ -112,9 +112,11 @@ TRIGGERS: dict[ErrorCode, Trigger] = {
     ErrorCode.DEADLINE_EXCEEDED: lambda s: s.raw(post(chat("script:silent"), s.gateway.key, x_request_timeout="0.2")),
 }
 ELSEWHERE_HERE = {
-    ErrorCode.NO_READY_ENDPOINT, ErrorCode.DRAINING, ErrorCode.CALLER_DISCONNECTED, ErrorCode.INTERNAL_BUG,
+    ErrorCode.NO_READY_ENDPOINT, ErrorCode.DRAINING, ErrorCode.CALLER_DISCONNECTED,
 }  # fmt: skip
 """Codes with a test of their own below."""
+UNPROVOKED = {ErrorCode.INTERNAL_BUG}
+"""No request, engine or plan is known that causes it: not proven over the wire."""
 
 
 @pytest.fixture
@@ -209,8 +211,8 @@ async def test_caller_disconnected_is_seen_in_metrics(scene: Scene) -> None:
 
 
 def test_every_code_is_produced_by_some_test() -> None:
-    """A code that nothing produces is dead, and one without a wire test is not proven."""
-    assert set(TRIGGERS) | ELSEWHERE_HERE | set(ELSEWHERE) == set(ErrorCode)
+    """A code that nothing produces is dead; the one that nobody knows how to cause is named as such."""
+    assert set(TRIGGERS) | ELSEWHERE_HERE | set(ELSEWHERE) | UNPROVOKED == set(ErrorCode)
     root = Path(__file__).resolve().parents[3]
     for code, path in ELSEWHERE.items():
         assert code.value in (root / path).read_text()

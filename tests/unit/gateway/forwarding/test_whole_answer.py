@@ -1,0 +1,38 @@
+"""What is read of an answer that is not streamed."""
+
+import pytest
+
+from headrace.domain.usage import UNKNOWN_USAGE, TokenUsage
+from headrace.gateway.forwarding.whole_answer import read_envelope
+
+
+@pytest.mark.parametrize(
+    ("usage", "counted"),
+    [
+        (b'{"prompt_tokens":7,"completion_tokens":3}', TokenUsage(input_tokens=7, output_tokens=3)),
+        (b'{"prompt_tokens":7,"total_tokens":7}', TokenUsage(input_tokens=7, output_tokens=None)),
+        (
+            b'{"prompt_tokens":7,"completion_tokens":0,"prompt_tokens_details":{"cached_tokens":5}}',
+            TokenUsage(input_tokens=7, output_tokens=0, cached_input_tokens=5),
+        ),
+        (
+            b'{"input_tokens":7,"output_tokens":3,"cache_read_input_tokens":2}',
+            TokenUsage(input_tokens=7, output_tokens=3, cached_input_tokens=2),
+        ),
+        (b"null", UNKNOWN_USAGE),
+    ],
+)
+def test_usage_is_read_in_every_dialect(usage: bytes, counted: TokenUsage) -> None:
+    """What the engine did not say is unknown, never zero."""
+    assert read_envelope(b'{"id":"a","usage":%b}' % usage) == (counted, "a")
+
+
+def test_an_answer_without_usage_or_id_is_still_an_answer() -> None:
+    """Embeddings have no id, some engines no usage."""
+    assert read_envelope(b'{"data":[]}') == (UNKNOWN_USAGE, None)
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"id":', b'{"id":"a"}{', b"\xff", b"[" * 100_000])
+def test_what_is_no_json_object_is_a_broken_answer(body: bytes) -> None:
+    """Half an answer, or a proxy's page, is never passed on as success."""
+    assert read_envelope(body) is None

@@ -15,8 +15,10 @@ CAPTURES = Path(__file__).resolve().parents[2] / "captures" / "llamacpp"
 PATHS = {"messages_stream": "/v1/messages", "responses_stream": "/v1/responses"}
 EVERY = ""
 """Name of the script that every request with `script:` in it gets."""
-CONTEXT = b'{"error":{"code":400,"message":"request (4000 tokens) exceeds the available context size (2048 tokens)",'
-CONTEXT += b'"type":"exceed_context_size_error","n_prompt_tokens":4000,"n_ctx":2048}}'
+CONTEXT = (
+    b'{"error":{"code":400,"message":"request (4000 tokens) exceeds the available context size (2048 tokens)",'
+    b'"type":"exceed_context_size_error","n_prompt_tokens":4000,"n_ctx":2048}}'
+)
 
 
 class Sending:

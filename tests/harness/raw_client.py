@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,13 +26,16 @@ class RawAnswer:
 class RawClient:
     """One connection. `async with RawClient(port) as client`."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
         self._port = port
+        self._tls = tls
         self.reader: asyncio.StreamReader
         self.writer: asyncio.StreamWriter
 
     async def __aenter__(self) -> "RawClient":
-        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self._port, limit=2**26)
+        self.reader, self.writer = await asyncio.open_connection(
+            "127.0.0.1", self._port, limit=2**26, ssl=self._tls, server_hostname="localhost" if self._tls else None
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -272,6 +272,13 @@ class Ledger(Section):
         ge=1048576,
         description="All journal files not yet in the database; over it, new records are dropped and counted.",
     )
+    retention_days: int | None = Field(
+        default=90,
+        ge=1,
+        le=36500,
+        description="Rows of requests older than this are deleted from the database, days; null: kept for ever.",
+        json_schema_extra=RESTART,
+    )
 
     @field_serializer("database", when_used="json")
     def _hide(self, value: str | None) -> str | None:

@@ -32,10 +32,14 @@ class ProjectorLaunch:
     env: dict[str, str]
 
 
-def projector_launch(journal_dir: Path, backlog_file: Path, database_url: str) -> ProjectorLaunch:
+def projector_launch(
+    journal_dir: Path, backlog_file: Path, database_url: str, *, retention_days: int | None = None
+) -> ProjectorLaunch:
     """How this process starts the projection. It ends with SIGTERM after a last pass, and when this process is gone."""
+    retention = () if retention_days is None else (str(retention_days),)
+    argv = (sys.executable, "-m", "headrace.ledger", str(journal_dir), str(backlog_file), str(os.getpid()))
     return ProjectorLaunch(
-        argv=(sys.executable, "-m", "headrace.ledger", str(journal_dir), str(backlog_file), str(os.getpid())),
+        argv=(*argv, *retention),
         env={DATABASE_VARIABLE: database_url},
     )
 
@@ -56,7 +60,9 @@ def open_ingest(url: DatabaseUrl) -> Ingest:
     return PostgresIngest(url)
 
 
-def run_projector(journal_dir: Path, backlog_file: Path, parent: int, database_url: str) -> None:
+def run_projector(
+    journal_dir: Path, backlog_file: Path, parent: int, database_url: str, retention_days: int | None
+) -> None:
     """Project until SIGTERM, SIGINT or the end of process `parent`; wait while another projects the same journal."""
     stopping = threading.Event()
 
@@ -71,7 +77,7 @@ def run_projector(journal_dir: Path, backlog_file: Path, parent: int, database_u
         while not _try_lock(lock.fileno()):
             if stopping.wait(PASS_INTERVAL_S) or os.getppid() != parent:
                 return
-        projector = Projector(journal_dir, lambda: open_ingest(url), SystemClock())
+        projector = Projector(journal_dir, lambda: open_ingest(url), SystemClock(), retention_days=retention_days)
         _loop(projector, backlog_file, stopping, parent)
         projector.close()
 

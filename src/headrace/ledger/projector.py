@@ -27,6 +27,11 @@ PASS_BATCHES = 64
 """Most batches in one pass, so that a long backlog is reported and a stop obeyed between passes."""
 
 
+EXPIRY_ROWS = 2000
+"""Most rows deleted in one pass, so that a delete holds nobody up; two passes a second. Chosen."""
+DAY_S = 86400.0
+
+
 class Progress(Enum):
     """How a pass ended."""
 
@@ -43,8 +48,17 @@ class Projector:
     Concurrency: one thread; one projector per journal (`__main__.py` holds a lock).
     """
 
-    def __init__(self, directory: Path, open_ingest: Callable[[], Ingest], clock: Clock) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        open_ingest: Callable[[], Ingest],
+        clock: Clock,
+        *,
+        retention_days: int | None = None,
+    ) -> None:
+        """`retention_days`: rows of requests older than this are deleted; None keeps them for ever."""
         self._directory = directory
+        self._retention_days = retention_days
         self._open_ingest = open_ingest
         self._clock = clock
         self._ingest: Ingest | None = None
@@ -65,6 +79,8 @@ class Projector:
             ingest = self._connect()
             finished = [path for path in list_segments(self._directory) if self._project_segment(ingest, path)]
             self._delete(ingest, finished)
+            if self._batches_left > 0:
+                self._expire(ingest)
         except DatabaseUnavailableError as error:
             self._error = str(error)
             self.close()
@@ -158,6 +174,12 @@ class Projector:
                 refused += 1
         ingest.write(replace(batch, rows=[], refused=refused))
         return written
+
+    def _expire(self, ingest: Ingest) -> None:
+        """Delete some of the rows that are too old; what arrived comes first, so only once caught up."""
+        if self._retention_days is not None:
+            oldest_at = self._clock.wall_at().timestamp() - self._retention_days * DAY_S
+            ingest.delete_before(oldest_at, EXPIRY_ROWS)
 
     def _delete(self, ingest: Ingest, finished: list[Path]) -> None:
         gone = [name for name in self._positions if not (self._directory / name).exists()]

@@ -89,7 +89,7 @@ class Instance:
         await asyncio.to_thread(source.read)  # A database that cannot be used stops the start, not the running.
         async with httpx.AsyncClient(trust_env=False) as http:
             supervisor = self._compose(loaded, load, source, http, log, started_at)
-            ledger = LedgerProcess(self.settings, database_url)
+            ledger = LedgerProcess(self.settings, database_url, loaded.declaration.ledger.retention_days)
             operations = InstanceOperations(
                 settings=self.settings,
                 supervisor=supervisor,

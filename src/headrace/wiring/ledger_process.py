@@ -26,9 +26,11 @@ def backlog_file(settings: Settings) -> Path:
 class LedgerProcess:
     """Keeps `python -m headrace.ledger` running. Concurrency: one event loop."""
 
-    def __init__(self, settings: Settings, database_url: str) -> None:
+    def __init__(self, settings: Settings, database_url: str, retention_days: int | None) -> None:
         self._settings = settings
-        self._launch = projector_launch(settings.journal_dir, backlog_file(settings), database_url)
+        self._launch = projector_launch(
+            settings.journal_dir, backlog_file(settings), database_url, retention_days=retention_days
+        )
         self._process: ProcessIdentity | None = None
         self.trouble: str | None = None
         """Why it does not run, where it has not said so itself."""

@@ -54,6 +54,10 @@ class Ingest(Protocol):
         """Remove the positions of files that are gone."""
         ...
 
+    def delete_before(self, received_at: float, limit: int) -> int:
+        """Delete at most `limit` rows of requests received before then, oldest first; how many went."""
+        ...
+
     def close(self) -> None: ...
 
 

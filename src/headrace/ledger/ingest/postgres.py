@@ -30,6 +30,10 @@ _SET_POSITION = (
     "ON CONFLICT (segment) DO UPDATE SET position = excluded.position"
 )
 
+_DELETE_OLD = (
+    "DELETE FROM requests WHERE uid IN (SELECT uid FROM requests WHERE received_at < %s ORDER BY received_at LIMIT %s)"
+)
+
 
 class PostgresIngest:
     """Fulfils `contract.Ingest`."""
@@ -76,6 +80,13 @@ class PostgresIngest:
         try:
             with self._connection.transaction():
                 self._connection.execute("DELETE FROM journal_positions WHERE segment = ANY(%s)", (segments,))
+        except psycopg.Error as error:
+            raise DatabaseUnavailableError(_one_line(error)) from error
+
+    def delete_before(self, received_at: float, limit: int) -> int:
+        try:
+            with self._connection.transaction():
+                return self._connection.execute(_DELETE_OLD, (received_at, limit)).rowcount
         except psycopg.Error as error:
             raise DatabaseUnavailableError(_one_line(error)) from error
 

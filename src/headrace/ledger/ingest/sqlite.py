@@ -27,6 +27,10 @@ _SET_POSITION = (
     "ON CONFLICT (segment) DO UPDATE SET position = excluded.position"
 )
 
+_DELETE_OLD = (
+    "DELETE FROM requests WHERE uid IN (SELECT uid FROM requests WHERE received_at < ? ORDER BY received_at LIMIT ?)"
+)
+
 
 class SqliteIngest:
     """Fulfils `contract.Ingest`."""
@@ -76,6 +80,12 @@ class SqliteIngest:
             self._connection.executemany(
                 "DELETE FROM journal_positions WHERE segment = ?", [(name,) for name in segments]
             )
+        except sqlite3.Error as error:
+            raise DatabaseUnavailableError(str(error)) from error
+
+    def delete_before(self, received_at: float, limit: int) -> int:
+        try:
+            return self._connection.execute(_DELETE_OLD, (received_at, limit)).rowcount
         except sqlite3.Error as error:
             raise DatabaseUnavailableError(str(error)) from error
 

@@ -222,7 +222,7 @@ class Delivery(msgspec.Struct, eq=False):
             return
         error = endpoint.driver.translate_error(status, body)
         if RequestError(error.code, "").spec.may_fail_over:
-            self._attempt_failed(error.code, f"status {status}: {error.message}", engine_error=error)
+            self._attempt_failed(error.code, f"status {status}", engine_error=error)
             return
         endpoint.request_succeeded()  # it did its work: the request is at fault
         self.account.detail = f"{endpoint.endpoint_id}: status {status}"
@@ -293,7 +293,7 @@ class Delivery(msgspec.Struct, eq=False):
             return
         error = endpoint.driver.translate_error(500, payload)
         if RequestError(error.code, "").spec.may_fail_over:
-            self._cancel_and_fail(ErrorCode.STREAM_BROKEN, f"error event: {error.message}", engine_error=error)
+            self._cancel_and_fail(ErrorCode.STREAM_BROKEN, "error event", engine_error=error)
             return
         self.account.detail = f"{endpoint.endpoint_id}: error event"
         self._note_usage()

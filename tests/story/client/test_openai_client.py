@@ -4,6 +4,7 @@ import json
 import time
 from typing import Any
 
+import httpx
 import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
@@ -99,6 +100,44 @@ def test_models(client: OpenAI, real_gateway: BackgroundGateway) -> None:
     assert sorted(model.id for model in client.models.list()) == ["chat", "embed", "nowhere"]
     with with_key(real_gateway, real_gateway.narrow_key) as narrow:
         assert [model.id for model in narrow.models.list()] == ["embed"]
+
+
+def test_one_model_is_retrieved_by_name(client: OpenAI) -> None:
+    """The one that exists; another is not found."""
+    assert client.models.retrieve("chat").id == "chat"
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("none")
+
+
+def test_messages(client: OpenAI) -> None:
+    """Anthropic's API, where the engine has it, through the client's raw call."""
+    body = {"model": "chat", "messages": ASK, "max_tokens": 4}
+    answer: Any = client.post("/messages", body=body, cast_to=object)
+    assert answer["type"] == "message"
+    assert answer["usage"]["output_tokens"] == 4
+
+
+def test_usage_is_the_engines_own_count(client: OpenAI, embedded_engine: RunningEngine) -> None:
+    """Asked through the gateway or directly, the same tokens are counted."""
+    with OpenAI(base_url=f"{embedded_engine.url}/v1", api_key="none", max_retries=0) as direct:
+        counts = [
+            by.chat.completions.create(model="chat", messages=ASK, max_tokens=6, temperature=0).usage
+            for by in (direct, client)
+        ]
+    assert counts[0] is not None
+    assert counts[1] is not None
+    assert counts[0].prompt_tokens == counts[1].prompt_tokens
+    assert counts[0].completion_tokens == counts[1].completion_tokens
+
+
+def test_a_field_sent_twice_is_a_bad_request(client: OpenAI) -> None:
+    """A body that parsers would read differently is refused, here sent as raw bytes."""
+    body = b'{"model":"chat","messages":[],"max_tokens":1,"max_tokens":900}'
+    answer = httpx.post(
+        f"{client.base_url}chat/completions", content=body, headers={"authorization": f"Bearer {client.api_key}"}
+    )
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "invalid_request"
 
 
 def test_leaving_a_stream_frees_the_engine(

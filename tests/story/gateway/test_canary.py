@@ -104,6 +104,7 @@ async def test_invented_names_make_no_series(gateway: RunningGateway) -> None:
     before = len((await gateway.metrics()).splitlines())
     await asyncio.gather(*(visit(1 + part * 1250, 1250) for part in range(8)))
     after = await gateway.metrics()
+    assert (await gateway.status()).requests == 11_002
     assert len(after.splitlines()) == before
     assert "made-up" not in after
 

@@ -15,6 +15,7 @@ from headrace.cli.options import ConfigOption, JsonOption, verb_app
 from headrace.cli.output import EXIT_PROBLEMS, emit, table
 from headrace.fleet.deploy.state_files import find_supervisor
 from headrace.ledger.usage import Percentiles, UsageGroup, UsageReport, UsageRow, read_usage
+from headrace.ledger.projector import DAY_S
 from headrace.ledger.verify import LedgerCheck, verify_ledger
 from headrace.settings import Settings
 from headrace.tenancy.key_wish import parse_span_s
@@ -76,7 +77,9 @@ def usage(
 def verify(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Compare the journal with the database: what waits, what was lost. Exits with 3 where rows are missing."""
     with open_access(config) as access:
-        check = verify_ledger(access.settings.journal_dir, access.database)
+        days = access.declaration.ledger.retention_days
+        kept_since_at = 0.0 if days is None else access.clock.wall_at().timestamp() - days * DAY_S
+        check = verify_ledger(access.settings.journal_dir, access.database, kept_since_at=kept_since_at)
         live_dropped = _find_live_dropped(access.settings)
     value = {**msgspec.structs.asdict(check), "is_complete": check.is_complete, "live_dropped_records": live_dropped}
     emit("usage-verify", value, as_json=as_json, human=lambda: _verdict(check, live_dropped))

@@ -10,9 +10,10 @@ from sqlalchemy import func, select
 from headrace.database.connect import Database
 from headrace.database.tables import JOURNAL_LOSSES, JOURNAL_POSITIONS, REQUESTS
 from headrace.ledger.frames import FrameKind, scan_frames
-from headrace.ledger.record import decode_rows
+from headrace.ledger.record import RECORD_FIELDS, decode_rows
 from headrace.ledger.segment import list_segments, measure_waiting
 
+_RECEIVED_AT = RECORD_FIELDS.index("received_at")
 _LOOKED_UP = 500
 """Uids in one query: well under every database's bound for parameters."""
 
@@ -43,8 +44,8 @@ class LedgerCheck(msgspec.Struct, frozen=True, kw_only=True):
         return self.missing_records <= self.refused_records
 
 
-def verify_ledger(journal_dir: Path, database: Database) -> LedgerCheck:
-    """Compare; may run while the projection does.
+def verify_ledger(journal_dir: Path, database: Database, *, kept_since_at: float = 0.0) -> LedgerCheck:
+    """Compare; may run while the projection does. Rows received before `kept_since_at` may have been deleted.
 
     Raises: DatabaseError.
     """
@@ -56,7 +57,7 @@ def verify_ledger(journal_dir: Path, database: Database) -> LedgerCheck:
     waiting = [measure_waiting(path, positions.get(path.name, 0)) for path in segments]
     checked = missing = 0
     for path in segments:
-        for uids in _chunked(_iter_uids(path, positions.get(path.name, 0))):
+        for uids in _chunked(_iter_uids(path, positions.get(path.name, 0), kept_since_at)):
             checked += len(uids)
             missing += len(uids) - _count_present(database, uids)
     with database.reading() as connection:
@@ -74,14 +75,17 @@ def verify_ledger(journal_dir: Path, database: Database) -> LedgerCheck:
     )
 
 
-def _iter_uids(path: Path, position: int) -> Iterator[str]:
+def _iter_uids(path: Path, position: int, kept_since_at: float) -> Iterator[str]:
     try:
         buffer = path.read_bytes()[:position]
     except FileNotFoundError:
         return
     for frame in scan_frames(buffer, is_end=True).frames:
         if frame.kind is FrameKind.RECORDS:
-            yield from (str(row[0]) for row in decode_rows(frame.payload))
+            for row in decode_rows(frame.payload):
+                received_at = row[_RECEIVED_AT]
+                if isinstance(received_at, float | int) and received_at >= kept_since_at:
+                    yield str(row[0])
 
 
 def _count_present(database: Database, uids: Sequence[str]) -> int:

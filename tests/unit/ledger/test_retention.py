@@ -12,6 +12,7 @@ from headrace.database.url import parse_database_url
 from headrace.domain.clock import SystemClock
 from headrace.ledger.process import open_ingest, projector_launch
 from headrace.ledger.projector import EXPIRY_ROWS, Progress, Projector
+from headrace.ledger.verify import verify_ledger
 
 DAY_S = 86400
 
@@ -53,6 +54,22 @@ def test_only_rows_older_than_the_bound_go(journal_dir, database_url, make_journ
         assert projector.project() is Progress.CAUGHT_UP
     projector.close()
     assert [round((now - at) / DAY_S) for at in _received(database_url)] == [29, 0]
+
+
+def test_rows_deleted_on_purpose_are_not_missing(journal_dir, database_url, make_journal, make_record):
+    """A journal file that is still being written holds requests whose rows are gone: no loss."""
+    journal, now = make_journal(), SystemClock().wall_at().timestamp()
+    for number, age_days in enumerate([40, 1]):
+        journal.append(make_record(number, received_at=now - age_days * DAY_S))
+    journal.flush()
+    projector = _projector(journal_dir, database_url, 30)
+    projector.project()
+    database = open_database(database_url)
+    check = verify_ledger(journal_dir, database, kept_since_at=now - 30 * DAY_S)
+    assert (check.rows, check.checked_records, check.missing_records) == (1, 1, 0)
+    database.close()
+    projector.close()
+    journal.close()
 
 
 def test_a_long_past_goes_in_small_deletes(journal_dir, database_url, make_journal, make_record):

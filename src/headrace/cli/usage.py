@@ -14,8 +14,8 @@ from headrace.cli.ledger_access import open_access, refusing_wrong_usage
 from headrace.cli.options import ConfigOption, JsonOption, verb_app
 from headrace.cli.output import EXIT_PROBLEMS, emit, table
 from headrace.fleet.deploy.state_files import find_supervisor
-from headrace.ledger.usage import Percentiles, UsageGroup, UsageReport, UsageRow, read_usage
 from headrace.ledger.projector import DAY_S
+from headrace.ledger.usage import Percentiles, UsageGroup, UsageReport, UsageRow, read_usage
 from headrace.ledger.verify import LedgerCheck, verify_ledger
 from headrace.settings import Settings
 from headrace.tenancy.key_wish import parse_span_s

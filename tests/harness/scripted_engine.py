@@ -82,6 +82,8 @@ class ScriptedEngine:
     connections: int = 0
     """Connections accepted so far."""
     port: int = 0
+    host: str = "127.0.0.1"
+    """Address to listen on."""
     probe: Callable[[], Awaitable[bytes]] | None = None
     """Answer to probes; None is 200."""
     _server: asyncio.Server | None = None
@@ -89,7 +91,7 @@ class ScriptedEngine:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
     async def __aenter__(self) -> "ScriptedEngine":
         await self.start()
@@ -100,7 +102,7 @@ class ScriptedEngine:
 
     async def start(self) -> None:
         """Listen; on the same port again after a `stop`."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._serve, self.host, self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:

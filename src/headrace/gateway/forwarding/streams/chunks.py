@@ -45,8 +45,9 @@ _NULL_USAGE = (b',"usage":null', b', "usage": null')
 class ChunkWatch:
     """See `StreamWatch`. `hides_usage`: we asked for usage, the caller did not, so it goes out again.
 
-    Most blocks take the short way: output has begun and nothing in the block can be an end, an error, a finish or
-    usage. A marker inside generated text is escaped in JSON, or at worst takes the long way.
+    Most blocks take the short way: output has begun and nothing in the block can be an end, an error, a finish,
+    usage, or a piece without output (the role of another choice, empty text). A marker inside generated text is
+    escaped in JSON, or at worst takes the long way.
     """
 
     __slots__ = (
@@ -78,6 +79,9 @@ class ChunkWatch:
             and b'"error"' not in block
             and b'finish_reason":"' not in block
             and b'finish_reason": "' not in block
+            and b'"role":"' not in block
+            and b'"role": "' not in block
+            and b'""' not in block
             and b'"delta"' in block
             and not self.is_done
             and self.error is None

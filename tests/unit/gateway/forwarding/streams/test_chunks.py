@@ -113,3 +113,10 @@ def test_running_usage_is_the_last_not_the_sum() -> None:
     ]
     assert fed(*running, USAGE)[0].usage == TokenUsage(input_tokens=7, output_tokens=3)
     assert fed(USAGE, USAGE)[0].usage == TokenUsage(input_tokens=7, output_tokens=6)
+
+
+@pytest.mark.parametrize("idle", [ROLE, b'data: {"choices":[{"index":1,"delta":{"content":""}}]}\n\n'])
+def test_pieces_without_output_are_not_counted_once_output_has_begun(idle: bytes) -> None:
+    """The second choice's role, or empty text, is no token, however the blocks are cut."""
+    assert fed(WORD, idle, WORD)[0].output_events == 2
+    assert fed(WORD + idle + WORD)[0].output_events == 2

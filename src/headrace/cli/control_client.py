@@ -54,6 +54,8 @@ class ControlClient:
 
     def try_announce_keys(self) -> bool:
         """Tell the instance that keys have changed in its database; False where none answers."""
+        if find_supervisor(self._settings) is None or not self._settings.control_socket.exists():
+            return False
         try:
             return self._client.post("/api/v1/keys-changed").is_success
         except httpx.TransportError:
@@ -68,6 +70,11 @@ class ControlClient:
         body: dict[str, Any] | None = None,
         accepted: tuple[int, ...] = (200,),
     ) -> _Answer:
+        # Both asked first, as httpx leaks a socket that cannot connect; a killed supervisor leaves its path behind.
+        if find_supervisor(self._settings) is None:
+            raise NotRunningError(self._settings)
+        if not self._settings.control_socket.exists():
+            raise OperatorError("the supervisor does not answer yet", hint="See `headrace logs`.")
         try:
             response = self._client.request(method, path, json=body)
         except httpx.TransportError as error:

@@ -1,0 +1,73 @@
+"""What `headrace up` says where something it needs is not there; and gateways in front of gateways."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.drill.instance import Instance, free_port, wait_until
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[Instance]:
+    made = Instance(tmp_path)
+    yield made
+    made.end()
+
+
+def test_a_database_that_is_down_is_named(instance: Instance) -> None:
+    """Without known keys nobody could be served: `up` ends, says which database and why, and leaves nothing."""
+    port = free_port()
+    url = f"postgresql+psycopg://headrace:${{env:DATABASE_PASSWORD}}@127.0.0.1:{port}/headrace"
+    instance.environment["DATABASE_PASSWORD"] = "canary-password"
+    instance.declaration["ledger"] = {"database": url}
+    instance.write()
+
+    done = instance.run("up", "--detach")
+
+    said = done.stderr + done.stdout
+    assert done.returncode == 1, said
+    assert "Traceback" not in said
+    assert str(port) in said
+    assert "refused" in said
+    assert "canary-password" not in said
+    wait_until(lambda: instance.processes() == {}, "the end of all its processes")
+
+
+def test_an_instance_in_front_of_another(instance: Instance, tmp_path: Path) -> None:
+    """headrace attaches to headrace with a bearer; callers of the second one use its own key."""
+    instance.up()
+    folder = tmp_path / "second"
+    folder.mkdir()
+    second = Instance(folder, FIRST_KEY=instance.key)
+    try:
+        first_url = f"http://127.0.0.1:{instance.port}"
+        second.declaration["models"] = {"tiny": {}}
+        credentials = {"bearer": "${env:FIRST_KEY}"}
+        pool = {"model": "tiny", "engine": "openai", "endpoints": [first_url], "credentials": credentials}
+        second.declaration["pools"] = {"chat": pool}
+        second.write()
+        second.up()
+
+        assert second.call() == 200
+        assert second.key != instance.key
+        own_key, second.key = second.key, instance.key
+        assert second.call() == 401, "the first one's key opens the first one only"
+        second.key = own_key
+        for path in second.state_dir.rglob("*"):
+            if path.is_file():
+                assert instance.key.encode() not in path.read_bytes(), path
+        assert second.run("down").returncode == 0
+    finally:
+        second.end()
+
+
+def test_an_endpoint_that_nobody_answers_is_named(instance: Instance) -> None:
+    """`up --endpoint URL` needs no file; where nothing listens there, it says so and nothing is left."""
+    instance.config.unlink()
+    dead = f"http://127.0.0.1:{free_port()}"
+    done = instance.run("up", "--detach", "--endpoint", dead)
+    said = done.stderr + done.stdout
+    assert done.returncode == 1
+    assert dead in said
+    assert "Traceback" not in said
+    assert instance.processes() == {}

@@ -85,7 +85,7 @@ class _Life:
     def told_to_stop(self) -> None:
         plan = self._worker.plan
         bound_s = plan.drain_s if plan else 0.0
-        spawn(self._worker.drain(bound_s, is_replacement=False), "drain")
+        self._worker.drain(bound_s, is_replacement=False)
 
     async def watch_supervisor(self) -> None:
         """Without its parent and without a link, a worker is an orphan: kept or ended as the plan says."""

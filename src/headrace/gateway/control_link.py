@@ -12,7 +12,6 @@ import structlog
 from headrace.declaration.gateway_plan import GatewayPlan
 from headrace.domain.worker import Configure, Drain, ReadMetrics, ReadStatus, SetKeys, WorkerCommand, WorkerReply
 from headrace.gateway.endpoints.addresses import PlanError
-from headrace.gateway.tasks import spawn
 from headrace.gateway.worker import Worker
 
 LINE_BYTES = 256 * 1024 * 1024
@@ -58,7 +57,7 @@ class ControlLink:
             worker.set_keys(command.keys)
             return WorkerReply(ok=True)
         if isinstance(command, Drain):
-            spawn(worker.drain(command.bound_s, is_replacement=command.is_replacement), "drain")
+            worker.drain(command.bound_s, is_replacement=command.is_replacement)
             return WorkerReply(ok=True)
         if isinstance(command, ReadMetrics):
             return WorkerReply(ok=True, text=worker.metrics_text())

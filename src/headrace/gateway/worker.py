@@ -98,6 +98,9 @@ class Worker:
         rules = self._make_rules(plan)
         if (self.plan is not None) and (certificate is None) != (self._certificate is None):
             raise PlanError("gateway.tls cannot be switched on or off while running; use headrace down and up")
+        self._open_books(plan)
+        if certificate is not None and self._certificate is not None:
+            self._certificate.follow(certificate)
         self._directory.adopt(adoption)
         self._counters.adopt(plan.models)
         self._budget.adopt(ratio=plan.retry_budget_ratio, minimum=plan.retry_budget_minimum)
@@ -105,7 +108,6 @@ class Worker:
         self.pipeline.rules = rules
         self.limits = plan.limits
         self.plan = plan
-        self._open_books(plan)
         if self._server is None:
             self._start_background()
             self._certificate = certificate
@@ -200,14 +202,20 @@ class Worker:
             backlog=BACKLOG,
         )
 
-    async def drain(self, bound_s: float, *, is_replacement: bool) -> None:
-        """Stop accepting, finish what is in work, end the rest in-band after `bound_s`, and set `gone`."""
+    def drain(self, bound_s: float, *, is_replacement: bool) -> None:
+        """Stop accepting, finish what is in work, end the rest in-band after `bound_s`, and set `gone`.
+
+        In force when this returns; the rest goes on in the background.
+        """
         if self.is_draining:
             return
         self.is_draining = True
         self.pipeline.refuses_new = not is_replacement
         if self._server is not None:
             self._server.close()
+        spawn(self._finish(bound_s, is_replacement=is_replacement), "drain")
+
+    async def _finish(self, bound_s: float, *, is_replacement: bool) -> None:
         deadline = monotonic() + bound_s
         while monotonic() < deadline and self._has_work(is_replacement=is_replacement):  # noqa: ASYNC110
             await asyncio.sleep(SWEEP_INTERVAL_S / 5)  # a drain ends by many causes: no one event says so

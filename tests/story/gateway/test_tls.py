@@ -10,6 +10,8 @@ from tests.harness.raw_client import ask, chat, get, post
 from tests.harness.running_gateway import RunningGateway, declare, remote_pool
 from tests.harness.scripted_engine import ScriptedEngine
 
+from headrace.declaration.model import Declaration
+
 
 def write_pair(authority: trustme.CA, folder: Path, name: str, host: str = "127.0.0.1") -> tuple[str, str]:
     """Issue a certificate and write it with its key."""
@@ -58,6 +60,21 @@ async def test_a_certificate_renewed_on_disk_is_used_without_a_restart(engine: S
         writer.write(post(chat(), gateway.key))
         assert b" 200 OK" in await reader.readuntil(b"\r\n")
         writer.close()
+
+
+async def test_a_reload_may_name_another_certificate(engine: ScriptedEngine, tmp_path: Path) -> None:
+    """Its files are used from the next connection on."""
+    authority = trustme.CA()
+    context = trusting(authority)
+
+    def declared(name: str) -> Declaration:
+        certificate, key = write_pair(authority, tmp_path / "tls", name)
+        return declare({"p": remote_pool(engine.url)}, gateway={"tls": {"certificate": certificate, "key": key}})
+
+    async with RunningGateway(tmp_path, declared("first")) as gateway:
+        first = await serial_of(gateway.port, context)
+        assert (await gateway.configure(declared("second"))).ok
+        assert await serial_of(gateway.port, context) != first
 
 
 async def test_old_tls_versions_are_refused(engine: ScriptedEngine, tmp_path: Path) -> None:

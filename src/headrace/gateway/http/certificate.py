@@ -24,6 +24,11 @@ class ServerCertificate:
         self.context.load_cert_chain(certificate, key)
         self._stamp = self._read_stamp()
 
+    def follow(self, other: "ServerCertificate") -> None:
+        """Use the files of `other`, which has loaded them, from the next connection on. Raises: as `__init__`."""
+        self.context.load_cert_chain(other._certificate, other._key)
+        self._certificate, self._key, self._stamp = other._certificate, other._key, other._stamp
+
     async def watch(self) -> None:
         """Follow the files until cancelled. A renewal that does not load keeps the old certificate in use."""
         broken: tuple[int, int, int, int] | None = None

@@ -121,6 +121,7 @@ def test_a_valid_declaration_comes_back_as_it_was_written(value: dict[str, Any])
 @given(declarations(), st.text(alphabet=st.characters(exclude_categories=["C", "Z"]), min_size=12, max_size=30))
 def test_a_secret_is_in_no_message(value: dict[str, Any], token: str) -> None:
     """Whatever the secret is, neither repr, JSON, diff nor a problem shows it."""
+    token = f"canary-{token}"  # twelve zeros alone may stand in a number's digits
     for pool in value["pools"].values():
         pool["credentials"] = {"bearer": "${env:TOKEN}", "headers": {"x-key": "${env:TOKEN}"}}
     loaded = load(json.dumps(value), TOKEN=token)

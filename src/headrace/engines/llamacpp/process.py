@@ -36,12 +36,11 @@ def main() -> None:
         _fail(EXIT_BAD_CONFIG, f"--config is not understood: {error}")
     _require_free_port(config)
     Path(config.slot_dir).mkdir(parents=True, exist_ok=True)
-    server = _start(config)
+    _server = _start(config)  # referenced for as long as it serves
     print(f"llama.cpp serves {config.served_model} at http://{config.host}:{config.port}", flush=True)  # noqa: T201
     _wait_for_stop(config)
     sys.stdout.flush()
-    del server
-    os._exit(0)
+    os._exit(0)  # not by way of the server's destructor, which waits for the answers that still run
 
 
 def _start(config: ProcessConfig) -> object:

@@ -5,7 +5,7 @@ from typing import Protocol
 import msgspec
 
 from headrace.domain.errors import RequestError
-from headrace.gateway.http.wire import LAST_CHUNK, status_line
+from headrace.gateway.http.wire import LAST_CHUNK, chunk, status_line
 
 
 class Connection(Protocol):
@@ -24,8 +24,6 @@ class Connection(Protocol):
     def exchange_finished(self, *, closes: bool) -> None:
         """The current answer is out: go on with the next request, or close."""
         ...
-
-    def abort(self) -> None: ...
 
 
 class AnswerSource(Protocol):
@@ -51,7 +49,7 @@ class Exchange(msgspec.Struct, eq=False):
     """One request on one connection. A Struct, since one is made per request.
 
     Concurrency: belongs to the event loop. Exactly one of `respond` or `begin_stream` ... `end_stream` is called,
-    unless the caller leaves first or `break_off` ends it; later calls do nothing, so that a late answer cannot become
+    unless the caller leaves first; later calls do nothing, so that a late answer cannot become
     a second response.
     """
 
@@ -75,10 +73,6 @@ class Exchange(msgspec.Struct, eq=False):
     source: AnswerSource | None = None
     state: object = None
     """What the pipeline remembers between head and body; opaque to the wire."""
-
-    @property
-    def is_caller_here(self) -> bool:
-        return self.connection is not None
 
     def respond(self, status: int, headers: bytes, body: bytes) -> None:
         """Send a whole answer. `headers` are complete lines; length, date and connection are added here."""
@@ -112,7 +106,7 @@ class Exchange(msgspec.Struct, eq=False):
         connection = self.connection
         if connection is None or self.is_done or not events:
             return
-        connection.write(b"%x\r\n%b\r\n" % (len(events), events) if self.is_chunkable else events)
+        connection.write(chunk(events) if self.is_chunkable else events)
 
     def end_stream(self) -> None:
         """End a streamed answer cleanly."""
@@ -123,14 +117,6 @@ class Exchange(msgspec.Struct, eq=False):
         if self.is_chunkable:
             connection.write(LAST_CHUNK)
         self._finish()
-
-    def break_off(self) -> None:
-        """Cut the connection: the caller must see that the answer is not complete."""
-        connection = self.connection
-        self.is_done = True
-        self.detach()
-        if connection is not None:
-            connection.abort()
 
     def detach(self) -> None:
         """Forget the connection; called when it is gone."""

@@ -14,6 +14,8 @@ from tests.story.client.conftest import BackgroundGateway
 pytestmark = pytest.mark.engine
 ASK: list[Any] = [{"role": "user", "content": "What is the capital of France?"}]
 LONG: list[Any] = [{"role": "user", "content": "Count from one to two hundred in words."}]
+ENDLESS: dict[str, Any] = {"ignore_eos": True}
+"""Sent along, so that a small model that feels like stopping early cannot end the answer before the test does."""
 
 
 @pytest.fixture
@@ -144,7 +146,9 @@ def test_leaving_a_stream_frees_the_engine(
     client: OpenAI, embedded_engine: RunningEngine, real_gateway: BackgroundGateway
 ) -> None:
     """Closing a stream stops the generation: no slot is busy a moment later, and nothing is in flight."""
-    stream = client.chat.completions.create(model="chat", messages=LONG, max_tokens=1500, stream=True)
+    stream = client.chat.completions.create(
+        model="chat", messages=LONG, max_tokens=1500, stream=True, extra_body=ENDLESS
+    )
     next(iter(stream))
     stream.close()
     real_gateway.idle()
@@ -157,7 +161,7 @@ def test_leaving_a_stream_frees_the_engine(
 def test_a_clients_own_timeout_ends_the_request(client: OpenAI, real_gateway: BackgroundGateway) -> None:
     """A client that gives up is a disconnect: in-flight returns to zero."""
     with pytest.raises(openai.APITimeoutError):
-        client.chat.completions.create(model="chat", messages=LONG, max_tokens=1500, timeout=0.3)
+        client.chat.completions.create(model="chat", messages=LONG, max_tokens=1500, timeout=0.3, extra_body=ENDLESS)
     real_gateway.idle()
 
 

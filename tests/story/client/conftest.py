@@ -9,13 +9,13 @@ import pytest
 from tests.fixtures.engine import RunningEngine
 from tests.harness.running_gateway import RunningGateway, declare, new_key
 
-MODELS = {"chat": {}, "embed": {}, "nowhere": {}}
+MODELS = {"chat": {}, "embed": {}, "nowhere": {}, "tools": {}}
 
 
 class BackgroundGateway:
     """A gateway driven by a loop of its own thread, so that the synchronous client can be used beside it."""
 
-    def __init__(self, folder: Path, chat_url: str, embed_url: str) -> None:
+    def __init__(self, folder: Path, chat_url: str, embed_url: str, tools_url: str) -> None:
         self.admin_key, admin = new_key(scope="admin")
         self.narrow_key, narrow = new_key(allowed_models=("embed",))
         self.limited_key, limited = new_key("limited")
@@ -23,6 +23,7 @@ class BackgroundGateway:
             {
                 "chat": {"model": "chat", "engine": "llamacpp", "endpoints": [chat_url]},
                 "embed": {"model": "embed", "engine": "llamacpp", "endpoints": [embed_url], "embeddings": True},
+                "tools": {"model": "tools", "engine": "llamacpp", "endpoints": [tools_url]},
                 "nowhere": {"model": "nowhere", "engine": "llamacpp", "endpoints": ["http://127.0.0.1:9"]},
             },
             models=MODELS,
@@ -40,7 +41,7 @@ class BackgroundGateway:
 
     def start(self) -> None:
         self.run(self._gateway.start())
-        self.run(self._gateway.wait_ready(endpoints=2))
+        self.run(self._gateway.wait_ready(endpoints=3))
 
     def idle(self):
         return self.run(self._gateway.wait_idle())
@@ -54,10 +55,13 @@ class BackgroundGateway:
 
 @pytest.fixture(scope="session")
 def real_gateway(
-    embedded_engine: RunningEngine, embedding_engine: RunningEngine, tmp_path_factory: pytest.TempPathFactory
+    embedded_engine: RunningEngine,
+    embedding_engine: RunningEngine,
+    tools_engine: RunningEngine,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[BackgroundGateway]:
     folder = tmp_path_factory.mktemp("gateway")
-    gateway = BackgroundGateway(folder, embedded_engine.url, embedding_engine.url)
+    gateway = BackgroundGateway(folder, embedded_engine.url, embedding_engine.url, tools_engine.url)
     gateway.start()
     yield gateway
     gateway.stop()

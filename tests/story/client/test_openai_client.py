@@ -99,7 +99,7 @@ def test_responses(client: OpenAI) -> None:
 
 def test_models(client: OpenAI, real_gateway: BackgroundGateway) -> None:
     """Each caller lists what it may use."""
-    assert sorted(model.id for model in client.models.list()) == ["chat", "embed", "nowhere"]
+    assert sorted(model.id for model in client.models.list()) == ["chat", "embed", "nowhere", "tools"]
     with with_key(real_gateway, real_gateway.narrow_key) as narrow:
         assert [model.id for model in narrow.models.list()] == ["embed"]
 
@@ -166,7 +166,7 @@ def test_a_clients_own_timeout_ends_the_request(client: OpenAI, real_gateway: Ba
 
 
 async def test_the_asynchronous_client(real_gateway: BackgroundGateway) -> None:
-    """Chat, stream and cancel through asyncio."""
+    """Chat and stream through asyncio."""
     async with AsyncOpenAI(base_url=real_gateway.base_url, api_key=real_gateway.key, max_retries=0) as client:
         answer = await client.chat.completions.create(model="chat", messages=ASK, max_tokens=8, temperature=0)
         stream = await client.chat.completions.create(

@@ -55,6 +55,8 @@ class RunningGateway:
         self.port: int = self.listener.getsockname()[1]
         self.process: asyncio.subprocess.Process | None = None
         self.log_path = state_dir / "worker.log"
+        self.program: tuple[str, ...] = ("-m", "headrace.gateway")
+        """What Python runs; a test may plant a fault."""
         self._link: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     @property
@@ -79,7 +81,7 @@ class RunningGateway:
         state.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "headrace.gateway", "--worker", str(self.serial),
+                sys.executable, *self.program, "--worker", str(self.serial),
                 "--listen-fd", str(self.listener.fileno()), "--supervisor-pid", str(os.getpid()),
                 pass_fds=[self.listener.fileno()], stdout=log, stderr=log,
                 env={**os.environ, "HEADRACE_STATE_DIR": str(state)},

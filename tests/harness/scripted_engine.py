@@ -109,9 +109,13 @@ class ScriptedEngine:
         """Stop as a killed process does: every connection is reset."""
         if self._server is not None:
             self._server.close()
+        self.cut()
+        await asyncio.sleep(0)
+
+    def cut(self) -> None:
+        """Reset every connection, and go on listening."""
         for writer in list(self._writers):
             writer.transport.abort()
-        await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)

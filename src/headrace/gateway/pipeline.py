@@ -78,6 +78,8 @@ class Pipeline:
                 account.caller = self._current.identity.identify(exchange.headers)
             except RequestError as error:
                 exchange.error = error
+            except Exception as bug:  # noqa: BLE001 (boundary, as in `serve`)
+                exchange.error = exchange.state.report(bug)
 
     def serve(self, exchange: Exchange) -> None:
         """The whole request is here, or `exchange.error` says why it never will be."""
@@ -86,11 +88,11 @@ class Pipeline:
             self._serve(exchange, progress)
         except RequestError as error:
             progress.refuse(error)
-        except Exception as bug:  # the task boundary: the caller gets an id, the log the traceback
-            log.exception("internal bug", error_id=progress.head.uid, error=repr(bug))
-            progress.refuse(
-                RequestError(ErrorCode.INTERNAL_BUG, f"headrace failed; report it with error id {progress.head.uid}")
-            )
+        except Exception as bug:  # noqa: BLE001 (boundary: the caller gets an id, the log the traceback)
+            if progress.delivery is not None:
+                progress.delivery.crashed(bug)
+            else:
+                progress.refuse(progress.report(bug))
 
     def abandon(self, exchange: Exchange) -> None:
         """The caller has gone before its request was complete, or before its turn came."""
@@ -213,6 +215,11 @@ class Progress(msgspec.Struct, eq=False):
 
     def failed(self, error: RequestError) -> None:
         self.refuse(error)
+
+    def report(self, bug: Exception) -> RequestError:
+        uid = self.head.uid
+        log.error("internal bug", error_id=uid, error=repr(bug), exc_info=bug)
+        return RequestError(ErrorCode.INTERNAL_BUG, f"headrace failed; report it with error id {uid}")
 
     def answer(self, status: int, lines: bytes, body: bytes) -> None:
         """An answer of our own. Probes of load balancers (no key, no account) leave no trace in ledger and log."""

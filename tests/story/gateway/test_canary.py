@@ -4,14 +4,11 @@ import asyncio
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
+from tests.harness.journal_records import records_of
 from tests.harness.raw_client import RawClient, ask, chat, get, post
 from tests.harness.running_gateway import RunningGateway, declare, remote_pool
 from tests.harness.scripted_engine import Script, ScriptedEngine, Seen, completion, whole
-
-from headrace.ledger.frames import FrameKind, scan_frames
-from headrace.ledger.record import RECORD_FIELDS, decode_rows
 
 PROMPT = "canary-prompt-7f3a"
 ANSWER = "canary-answer-91bc"
@@ -43,16 +40,6 @@ SCRIPTS: dict[str, Script] = {
     "break": break_json,
     "silent": silent,
 }
-
-
-def records_of(folder: Path) -> list[dict[str, Any]]:
-    """Every record in the journal's segments."""
-    records: list[dict[str, Any]] = []
-    for segment in sorted(path for path in folder.rglob("*") if path.is_file()):
-        for frame in scan_frames(segment.read_bytes(), is_end=True).frames:
-            if frame.kind is FrameKind.RECORDS:
-                records += [dict(zip(RECORD_FIELDS, row, strict=True)) for row in decode_rows(frame.payload)]
-    return records
 
 
 async def test_no_secret_reaches_a_sink(tmp_path: Path, engine: ScriptedEngine) -> None:

@@ -42,6 +42,10 @@ class ProbeAnswer:
     def answer_lost(self, reason: LossReason, detail: str) -> None:
         self._settle(ProbeReply(status=None, is_refused=reason is LossReason.CONNECT, detail=detail))
 
+    def crashed(self, bug: Exception) -> None:
+        if not self.reply.done():
+            self.reply.set_exception(bug)
+
     def _settle(self, reply: ProbeReply) -> None:
         if not self.reply.done():
             self.reply.set_result(reply)

@@ -99,6 +99,12 @@ class Delivery(msgspec.Struct, eq=False):
 
     # --- attempts
 
+    def _try_again(self) -> None:
+        try:
+            self._try_next()
+        except Exception as bug:  # noqa: BLE001 (boundary of this timer)
+            self.crashed(bug)
+
     def _try_next(self) -> None:
         self.pause = None
         try:
@@ -353,7 +359,7 @@ class Delivery(msgspec.Struct, eq=False):
         elif decision.step is NextStep.TRY_AGAIN_LATER:
             self.meters.retries += 1
             self._start_over()
-            self.pause = self.settings.loop.call_later(decision.wait_s, self._try_next)
+            self.pause = self.settings.loop.call_later(decision.wait_s, self._try_again)
         else:
             text = FAILURE_TEXT.get(code) or f"the engine refused: {engine_error.message if engine_error else code}"
             retry_after_s = engine_error.retry_after_s if engine_error else None
@@ -401,6 +407,14 @@ class Delivery(msgspec.Struct, eq=False):
         self._note_usage()
         self._cancel_attempt()
         self._fail(error)
+
+    def crashed(self, bug: Exception) -> None:
+        """A bug of ours, whoever called: no engine is blamed, and the request still ends, once."""
+        error = self.ending.report(bug)
+        if self.phase is ENDED:
+            self.ending.failed(error)  # the bug may have come between the end and its settlement
+        else:
+            self.end(error)
 
     # --- time
 

@@ -23,7 +23,10 @@ class Dispatcher:
     def sweep(self, now_mono_s: float) -> None:
         """Let every delivery look at its clocks."""
         for delivery in list(self._active):
-            delivery.sweep(now_mono_s)
+            try:
+                delivery.sweep(now_mono_s)
+            except Exception as bug:  # noqa: BLE001 (boundary of one request)
+                delivery.crashed(bug)
             if delivery.is_over:
                 self._active.discard(delivery)
 

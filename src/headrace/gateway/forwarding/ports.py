@@ -61,6 +61,10 @@ class Ending(Protocol):
         """There is no whole answer. Where the head is not out yet, the error is still to be answered."""
         ...
 
+    def report(self, bug: Exception) -> RequestError:
+        """Log a bug of ours with the request's id; the answer is what its caller may know of it. Ends nothing."""
+        ...
+
 
 class WorkerMeters(Protocol):
     """Counters that belong to no model."""

@@ -78,7 +78,7 @@ class ConnectionPool:
                 connection.request(head, body, reader)
                 return connection
         pending = PendingRequest(head, body, reader)
-        spawn(self._connect(pending), "connect to engine")
+        spawn(self._serve(pending), "connect to engine")
         return pending
 
     def sweep(self, now_mono_s: float) -> None:
@@ -91,6 +91,12 @@ class ConnectionPool:
         self._is_closed = True
         while self._idle:
             self._idle.pop().close()
+
+    async def _serve(self, pending: PendingRequest) -> None:
+        try:
+            await self._connect(pending)
+        except Exception as bug:  # noqa: BLE001 (boundary of this task)
+            pending.reader.crashed(bug)
 
     async def _connect(self, pending: PendingRequest) -> None:
         address = self.address

@@ -36,6 +36,10 @@ class AnswerReader(Protocol):
 
     def answer_lost(self, reason: LossReason, detail: str) -> None: ...
 
+    def crashed(self, bug: Exception) -> None:
+        """One of the others raised what it should not: a bug of ours, not the engine's fault."""
+        ...
+
 
 class EngineConnection(asyncio.Protocol):
     """Transport side of one engine connection; one answer at a time."""
@@ -102,15 +106,18 @@ class EngineConnection(asyncio.Protocol):
             return
         try:
             self._parser.feed_data(data)
+            if self._chunks:
+                block = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+                self._chunks = []
+                reader.answer_bytes(block)
+            if self._is_complete and self._reader is reader:
+                self._finish(reader)
+        except httptools.HttpParserCallbackError as error:
+            self._crash(reader, error.__context__ if isinstance(error.__context__, Exception) else error)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._lose(f"malformed HTTP answer: {error}")
-            return
-        if self._chunks:
-            block = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
-            self._chunks = []
-            reader.answer_bytes(block)
-        if self._is_complete and self._reader is reader:
-            self._finish(reader)
+        except Exception as bug:  # noqa: BLE001 (boundary of one answer)
+            self._crash(reader, bug)
 
     def eof_received(self) -> bool:
         return False
@@ -123,12 +130,15 @@ class EngineConnection(asyncio.Protocol):
         reader, self._reader = self._reader, None
         if reader is None:
             return
-        if self._is_begun and self._ends_with_connection and exc is None:
-            reader.answer_complete()
-        elif not self._is_begun and self._is_reused:
-            reader.answer_lost(LossReason.STALE, "the engine had closed the connection")
-        else:
-            reader.answer_lost(LossReason.BROKEN, f"connection lost: {exc or 'closed by the engine'}")
+        try:
+            if self._is_begun and self._ends_with_connection and exc is None:
+                reader.answer_complete()
+            elif not self._is_begun and self._is_reused:
+                reader.answer_lost(LossReason.STALE, "the engine had closed the connection")
+            else:
+                reader.answer_lost(LossReason.BROKEN, f"connection lost: {exc or 'closed by the engine'}")
+        except Exception as bug:  # noqa: BLE001 (boundary of one answer)
+            reader.crashed(bug)
 
     # --- parser events
 
@@ -173,6 +183,11 @@ class EngineConnection(asyncio.Protocol):
         self._transport.abort()
         if reader is not None:
             reader.answer_lost(LossReason.BROKEN, detail)
+
+    def _crash(self, reader: AnswerReader, bug: Exception) -> None:
+        if self._reader is reader:  # otherwise it is free again, and in order
+            self.cancel()
+        reader.crashed(bug)
 
     def __repr__(self) -> str:
         return f"EngineConnection({'busy' if self._reader else 'idle'}, usable={self.is_usable})"

@@ -8,6 +8,9 @@ import asyncio
 from collections.abc import Callable
 from time import monotonic
 
+import structlog
+
+log = structlog.get_logger("headrace.gateway")
 SWEEP_INTERVAL_S = 0.25
 """Granularity of every time-out in the request path; time-outs are seconds, so a quarter of one is close enough."""
 
@@ -35,4 +38,7 @@ class Sweeper:
         self._next = self._loop.call_later(SWEEP_INTERVAL_S, self._run)
         now = monotonic()
         for sweep in self._sweeps:
-            sweep(now)
+            try:
+                sweep(now)
+            except Exception:  # the boundary of one of them: the clocks of the others go on
+                log.exception("internal bug", sweep=repr(sweep))

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from headrace.domain.endpoint import EngineKind
 from headrace.domain.errors import ErrorCode
+from headrace.engines.metrics import MetricTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +123,11 @@ class Driver(Protocol):
 
     @property
     def dialect(self) -> Dialect: ...
+
+    @property
+    def metrics(self) -> MetricTable | None:
+        """Path and names of the engine's own metrics, by purpose; None where nothing is known of them."""
+        ...
 
     @property
     def ready_path(self) -> str:

@@ -23,6 +23,7 @@ from headrace.engines.contract import (
 from headrace.engines.dialects import ALL_PATHS, OPENAI_OUTPUT_LIMITS, field_table
 from headrace.engines.llamacpp.config import ProcessConfig
 from headrace.engines.llamacpp.gguf_facts import has_pooling
+from headrace.engines.llamacpp.metrics import METRICS
 from headrace.engines.probes import judge
 
 NATIVE_PROGRAM = "llama-server"
@@ -127,6 +128,7 @@ class LlamacppDriver:
 
     kind = EngineKind.LLAMACPP
     dialect = DIALECT
+    metrics = METRICS
     ready_path = "/health"
     """503 `Loading model` until the model is loaded; takes no slot."""
 

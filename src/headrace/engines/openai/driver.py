@@ -41,6 +41,7 @@ class OpenaiDriver:
 
     kind = EngineKind.OPENAI
     dialect = DIALECT
+    metrics = None
     ready_path = "/v1/models"
     """The one path of the API that costs nothing. 401 means that it is alive and wants other credentials."""
 

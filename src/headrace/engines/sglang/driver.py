@@ -15,6 +15,7 @@ from headrace.engines.contract import (
 )
 from headrace.engines.dialects import ALL_PATHS, HF_SAMPLING_FIELDS, OPENAI_OUTPUT_LIMITS, field_table
 from headrace.engines.probes import attach_only, judge
+from headrace.engines.sglang.metrics import METRICS
 
 _TOO_LONG = (
     re.compile(r"longer than the model's context length", re.IGNORECASE),
@@ -95,6 +96,7 @@ class SglangDriver:
 
     kind = EngineKind.SGLANG
     dialect = DIALECT
+    metrics = METRICS
     ready_path = "/ready"
     """200 or 503 without generating. `/health` generates a token, so that a busy engine looks dead there."""
 

@@ -15,6 +15,7 @@ from headrace.engines.contract import (
 )
 from headrace.engines.dialects import GENERATION_PATHS, HF_SAMPLING_FIELDS, OPENAI_OUTPUT_LIMITS, field_table
 from headrace.engines.probes import attach_only, judge
+from headrace.engines.tensorrt_llm.metrics import METRICS
 
 _TOO_LONG = (
     re.compile(r"should not exceed max_num_tokens", re.IGNORECASE),
@@ -73,6 +74,7 @@ class TensorrtLlmDriver:
 
     kind = EngineKind.TENSORRT_LLM
     dialect = DIALECT
+    metrics = METRICS
     ready_path = "/health"
     """200 or 503 without generating; newer versions answer every path with 503 `starting` while they load."""
 

@@ -15,6 +15,7 @@ from headrace.engines.contract import (
 )
 from headrace.engines.dialects import ALL_PATHS, HF_SAMPLING_FIELDS, OPENAI_OUTPUT_LIMITS, field_table
 from headrace.engines.probes import attach_only, judge
+from headrace.engines.vllm.metrics import METRICS
 
 _TOO_LONG = (
     re.compile(r"maximum context length is \d+", re.IGNORECASE),
@@ -78,6 +79,7 @@ class VllmDriver:
 
     kind = EngineKind.VLLM
     dialect = DIALECT
+    metrics = METRICS
     ready_path = "/health"
     """200 while the engine lives, 503 when it is dead; refused while it loads. Takes no scheduler slot."""
 

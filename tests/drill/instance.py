@@ -87,20 +87,24 @@ class Instance:
     def engine_pids(self) -> dict[str, int]:
         return {replica["endpoint"]: replica["pid"] for replica in self.status()["replicas"]}
 
-    def call(self, sleep_s: float = 0.0) -> int:
+    def call(self, sleep_s: float = 0.0, **fields: Any) -> int:
         """Send one request over a connection of its own; the answer is its status."""
-        body = {
-            "model": "tiny",
-            "messages": [{"role": "user", "content": "hi"}],
-            "metadata": {"sleep_s": str(sleep_s)},
-        }
+        status, _ = self.ask(metadata={"sleep_s": str(sleep_s)}, **fields)
+        return status
+
+    def ask(self, **fields: Any) -> tuple[int, bytes]:
+        """Send one chat request over a connection of its own; the answer is its status and body.
+
+        Raises: OSError and http.client.HTTPException where the answer does not come whole.
+        """
+        [model] = self.declaration["models"]
+        body = {"model": model, "messages": [{"role": "user", "content": "hi"}], **fields}
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
         headers = {"authorization": f"Bearer {self.key}", "content-type": "application/json"}
         try:
             connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
             response = connection.getresponse()
-            response.read()
-            return response.status
+            return response.status, response.read()
         finally:
             connection.close()
 
@@ -125,15 +129,16 @@ class Instance:
                 os.kill(pid, signal.SIGKILL)
 
     @contextlib.contextmanager
-    def under_load(self, callers: int = 4) -> Iterator[list[int | str]]:
-        """Send requests without a pause; yields the list of their statuses, which grows."""
+    def under_load(self, callers: int = 4, *, call: Callable[[], int | str] | None = None) -> Iterator[list[int | str]]:
+        """Send requests without a pause; yields the list of what became of them, which grows."""
+        send = call or (lambda: self.call(sleep_s=0.05))
         results: list[int | str] = []
         is_over = threading.Event()
 
         def keep_calling() -> None:
             while not is_over.is_set():
                 try:
-                    results.append(self.call(sleep_s=0.05))
+                    results.append(send())
                 except OSError as error:
                     results.append(repr(error))
                 except http.client.HTTPException as error:

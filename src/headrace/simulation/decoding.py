@@ -82,6 +82,16 @@ class Decoding(ABC):
     def last_gain_tokens(self, sequence: LiveSequence) -> int:
         """Return how many tokens the last step gave a sequence."""
 
+    @property
+    def kv_tokens(self) -> int:
+        """KV tokens of all sequences together."""
+        return next(self.iter_ahead())[0]
+
+    @property
+    def blocks_needed(self) -> int:
+        """How many KV blocks the next step takes."""
+        return next(self.iter_ahead())[1]
+
     @abstractmethod
     def iter_ahead(self) -> Iterator[tuple[int, int]]:
         """Yield, for each step from now on, the KV tokens of all before it and the KV blocks that it takes."""
@@ -89,6 +99,12 @@ class Decoding(ABC):
     @abstractmethod
     def advance(self) -> int:
         """Do one step; return how many tokens it generated."""
+
+
+def decoding_for(block_tokens: int, speculation: Speculation | None) -> Decoding:
+    if speculation is None or speculation.draft_tokens == 0:
+        return SteadyDecoding(block_tokens)
+    return SpeculativeDecoding(block_tokens, speculation)
 
 
 class SteadyDecoding(Decoding):

@@ -131,3 +131,10 @@ class EngineModel:
                 f"max_sequences {self.bounds.max_sequences} x {1 + drafts} tokens a step need a token budget of "
                 f"{needed_tokens}; max_batched_tokens is {self.bounds.max_batched_tokens}"
             )
+        if not self.bounds.is_prefill_chunked and self.bounds.max_batched_tokens < self.bounds.context_tokens:
+            raise ValueError(
+                f"without chunked prefill a prompt of {self.bounds.context_tokens} tokens (the context) has to fit one "
+                f"step; max_batched_tokens is {self.bounds.max_batched_tokens}"
+            )
+        if self.host and self.kv.kind is not CacheKind.BLOCK_HASH:
+            raise ValueError(f"a host tier is modelled for {CacheKind.BLOCK_HASH} caches only, not for {self.kv.kind}")

@@ -22,6 +22,9 @@ class KvCache(ABC):
     `abandon` undoes it. Private blocks are counted, not numbered.
     """
 
+    is_held_on_device = True
+    """KV that waits to be fetched keeps its blocks; False: it is saved elsewhere, as llama.cpp saves slots to files."""
+
     def __init__(self, model: KvModel) -> None:
         self.total_blocks = model.total_blocks
         self.block_tokens = model.block_tokens

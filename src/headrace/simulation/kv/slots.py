@@ -20,12 +20,15 @@ class _Slot:
 class SlotCache(KvCache):
     """A fixed number of slots over one memory that they share. What an idle slot keeps goes when room is needed."""
 
+    is_held_on_device = False
+
     def __init__(self, model: KvModel, *, slots: int) -> None:
         super().__init__(model)
         if model.block_tokens != 1:
             raise ValueError(f"slots hold single tokens, not blocks of {model.block_tokens}")
         self._slots = [_Slot() for _ in range(slots)]
-        self._taken: dict[str, _Slot] = {}
+        self._taken: dict[str, tuple[_Slot, int]] = {}
+        """By request: its slot, and how many of the slot's tokens it found useful."""
         self._tick = 0
         self._idle_tokens = 0
 
@@ -41,14 +44,13 @@ class SlotCache(KvCache):
         slot, shared = self._choose(sequence)
         self._idle_tokens -= len(slot.tokens)
         self.private_blocks += shared
-        slot.tokens = slot.tokens[:shared]
         slot.is_busy = True
-        self._taken[sequence.request_id] = slot
+        self._taken[sequence.request_id] = (slot, shared)
         return CacheMatch(shared, 0)
 
     def abandon(self, sequence: LiveSequence) -> None:
-        slot = self._taken.pop(sequence.request_id)
-        self.private_blocks -= len(slot.tokens)
+        slot, shared = self._taken.pop(sequence.request_id)
+        self.private_blocks -= shared
         self._idle_tokens += len(slot.tokens)
         slot.is_busy = False
 
@@ -56,9 +58,9 @@ class SlotCache(KvCache):
         """Others find it only when the slot is idle again."""
 
     def release(self, sequence: LiveSequence, computed_tokens: int, allocated_tokens: int) -> None:
-        slot = self._taken.pop(sequence.request_id, None)
-        if slot is None:
+        if sequence.request_id not in self._taken:
             return
+        slot, _shared = self._taken.pop(sequence.request_id)
         self.give_back(allocated_tokens)
         slot.tokens = sequence.known_tokens(computed_tokens) if self.is_prefix_cached else ()
         self._idle_tokens += len(slot.tokens)

@@ -63,9 +63,20 @@ class Instance:
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run `headrace WORDS` to its end."""
+        process = self.begin(*words)
+        try:
+            out, err = process.communicate(timeout=DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def begin(self, *words: str) -> subprocess.Popen[str]:
+        """Start `headrace WORDS`."""
         argv = [sys.executable, "-m", "headrace.cli.main", *words]
-        return subprocess.run(
-            argv, env=self.environment, cwd=self.folder, capture_output=True, text=True, timeout=DEADLINE_S
+        return subprocess.Popen(
+            argv, env=self.environment, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
 
     def up(self) -> dict[str, Any]:

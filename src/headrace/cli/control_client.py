@@ -1,9 +1,13 @@
 """How verbs reach the running instance: its Unix socket, the control API's words."""
 
+import http.client
+import json
+import socket
+import time
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-import httpx
 import msgspec
 
 from headrace.control_api.operations import InstanceStatus, ReloadReport
@@ -12,6 +16,9 @@ from headrace.fleet.deploy.state_files import SupervisorFile, find_supervisor
 from headrace.settings import Settings
 
 TIMEOUT_S = 30.0
+PATIENCE_S = 15.0
+"""A supervisor that executes its successor (`reload --upgrade`) closes its socket for a second or two."""
+RETRY_S = 0.1
 _Answer = TypeVar("_Answer")
 
 
@@ -22,12 +29,46 @@ class NotRunningError(OperatorError):
         super().__init__(f"headrace is not running on {settings.state_dir}", hint="`headrace up` starts it.")
 
 
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the control API answered."""
+
+    status: int
+    body: bytes
+
+    @property
+    def message(self) -> str:
+        """Its error, in its own words."""
+        try:
+            return str(json.loads(self.body)["error"]["message"])
+        except (ValueError, KeyError, TypeError):
+            return self.body[:200].decode(errors="replace")
+
+
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket. Not httpx, which loses the socket of a connection that cannot be made."""
+
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__("headrace", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        """Raises: OSError; nothing is left open then."""
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            made.settimeout(self.timeout)
+            made.connect(self._path)
+        except BaseException:
+            made.close()
+            raise
+        self.sock = made
+
+
 class ControlClient:
     """Asks the instance that runs on `settings`. Close it, or use it as a context manager."""
 
     def __init__(self, settings: Settings, *, timeout_s: float = TIMEOUT_S) -> None:
-        transport = httpx.HTTPTransport(uds=str(settings.control_socket))
-        self._client = httpx.Client(transport=transport, base_url="http://headrace", timeout=timeout_s)
+        self._connection = UnixConnection(str(settings.control_socket), timeout_s)
         self._settings = settings
 
     def __enter__(self) -> Self:
@@ -36,15 +77,16 @@ class ControlClient:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._client.close()
+        self._connection.close()
 
     def status(self) -> InstanceStatus:
+        """Raises: OperatorError where nothing runs, or does not answer in time."""
         return self._ask("GET", "/api/v1/status", InstanceStatus)
 
     def try_status(self) -> InstanceStatus | None:
         """Ask an instance that may be starting or restarting; None where it does not answer yet."""
         try:
-            return self.status()
+            return self._ask("GET", "/api/v1/status", InstanceStatus, patience_s=0.0)
         except OperatorError:
             return None
 
@@ -54,11 +96,11 @@ class ControlClient:
 
     def try_announce_keys(self) -> bool:
         """Tell the instance that keys have changed in its database; False where none answers."""
-        if find_supervisor(self._settings) is None or not self._settings.control_socket.exists():
+        if find_supervisor(self._settings) is None:
             return False
         try:
-            return self._client.post("/api/v1/keys-changed").is_success
-        except httpx.TransportError:
+            return 200 <= self._send("POST", "/api/v1/keys-changed", None).status < 300
+        except (OSError, http.client.HTTPException):
             return False
 
     def _ask(
@@ -69,24 +111,51 @@ class ControlClient:
         *,
         body: dict[str, Any] | None = None,
         accepted: tuple[int, ...] = (200,),
+        patience_s: float = PATIENCE_S,
     ) -> _Answer:
-        # Both asked first, as httpx leaks a socket that cannot connect; a killed supervisor leaves its path behind.
+        is_kept = self._connection.sock is not None
+        self._connect(patience_s)
+        try:
+            reply = self._send(method, path, body)
+        except (OSError, http.client.HTTPException) as error:
+            if is_kept and method == "GET":  # closed since, as by an upgrade: asked again on a fresh one
+                return self._ask(method, path, kind, body=body, accepted=accepted, patience_s=patience_s)
+            raise self._unanswered(error) from error
+        if reply.status not in accepted:
+            raise OperatorError(f"the supervisor answered {reply.status}: {reply.message}")
+        try:
+            return msgspec.convert(json.loads(reply.body)["data"], kind)
+        except (ValueError, KeyError, TypeError) as error:
+            raise OperatorError(f"the supervisor answered {reply.status}: {reply.message}") from error
+
+    def _connect(self, patience_s: float) -> None:
+        """Connect, waiting for a supervisor that lives and does not listen yet."""
+        end_mono_s = time.monotonic() + patience_s
+        while self._connection.sock is None:
+            if find_supervisor(self._settings) is None:  # a killed one leaves its socket's path behind
+                raise NotRunningError(self._settings)
+            try:
+                self._connection.connect()
+            except OSError as error:
+                if time.monotonic() >= end_mono_s:
+                    raise self._unanswered(error) from error
+                time.sleep(RETRY_S)
+
+    def _send(self, method: str, path: str, body: dict[str, Any] | None) -> Reply:
+        """Raises: OSError, http.client.HTTPException; the connection is closed then."""
+        content = None if body is None else json.dumps(body)
+        try:
+            self._connection.request(method, path, content, {"content-type": "application/json"})
+            response = self._connection.getresponse()
+            return Reply(response.status, response.read())
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _unanswered(self, error: Exception) -> OperatorError:
         if find_supervisor(self._settings) is None:
-            raise NotRunningError(self._settings)
-        if not self._settings.control_socket.exists():
-            raise OperatorError("the supervisor does not answer yet", hint="See `headrace logs`.")
-        try:
-            response = self._client.request(method, path, json=body)
-        except httpx.TransportError as error:
-            if find_supervisor(self._settings) is None:
-                raise NotRunningError(self._settings) from error
-            raise OperatorError(f"the supervisor does not answer: {error}", hint="See `headrace logs`.") from error
-        if response.status_code not in accepted:
-            raise OperatorError(f"the supervisor answered {response.status_code}: {_message_of(response)}")
-        try:
-            return msgspec.convert(response.json()["data"], kind)
-        except (ValueError, KeyError) as error:
-            raise OperatorError(f"the supervisor answered {response.status_code}: {_message_of(response)}") from error
+            return NotRunningError(self._settings)
+        return OperatorError(f"the supervisor does not answer: {error}", hint="See `headrace logs`.")
 
 
 def get_supervisor(settings: Settings) -> SupervisorFile:
@@ -95,10 +164,3 @@ def get_supervisor(settings: Settings) -> SupervisorFile:
     if found is None:
         raise NotRunningError(settings)
     return found
-
-
-def _message_of(response: httpx.Response) -> str:
-    try:
-        return str(response.json()["error"]["message"])
-    except (ValueError, KeyError, TypeError):
-        return response.text[:200]

@@ -49,15 +49,23 @@ def reload(
 
 
 def _await_upgrade(client: ControlClient, before: InstanceStatus, timeout_s: float) -> None:
-    """Return once only fresh workers serve."""
+    """Return once only fresh workers serve; say so where the old ones still have requests to finish."""
     old = {worker.worker for worker in before.workers}
     end_mono_s = time.monotonic() + timeout_s
+    leaving = ""
     while time.monotonic() < end_mono_s:
         status = client.try_status()
-        if status is not None and status.workers and old.isdisjoint(worker.worker for worker in status.workers):
-            return
+        if status is not None and any(worker.worker not in old for worker in status.workers):
+            seen = [worker.status for worker in status.workers if worker.worker in old]
+            if not seen:
+                return
+            in_flight = sum(one.in_flight for one in seen if one is not None)
+            if in_flight and not leaving:
+                leaving = f"the new gateway serves; the old one finishes {in_flight} request(s), up to gateway.drain_s"
+                typer.echo(leaving, err=True)
         time.sleep(POLL_S)
-    raise OperatorError(f"the upgrade was not complete after {timeout_s:g} s", hint="See `headrace logs`.")
+    hint = "New requests are served by the new gateway." if leaving else "See `headrace logs`."
+    raise OperatorError(f"the upgrade was not complete after {timeout_s:g} s", hint=hint)
 
 
 def _describe(report: ReloadReport) -> str:

@@ -3,7 +3,8 @@
 Speaks enough of llama-server's command line to be found as `llama-server` on PATH. Its behaviour comes from the
 environment: STANDIN_LOAD_S, STANDIN_DIE (exit status at start), STANDIN_CHILD (starts `sleep SECONDS` twice, once
 in a session of its own),
-STANDIN_STUBBORN (ignores SIGTERM).
+STANDIN_STUBBORN (ignores SIGTERM). A request's `metadata` may say `sleep_s`, before a whole answer, and `until`, a
+file: a stream sends numbered events until it exists.
 """
 
 import json
@@ -27,10 +28,32 @@ class Answers(BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        time.sleep(float(body.get("metadata", {}).get("sleep_s", 0)))
+        metadata = body.get("metadata", {})
+        if body.get("stream"):
+            self._stream(metadata.get("until"))
+            return
+        time.sleep(float(metadata.get("sleep_s", 0)))
         choice = {"index": 0, "message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"}
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         self._reply(200, {"id": "1", "object": "chat.completion", "choices": [choice], "usage": usage})
+
+    def _stream(self, until):
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        number = 0
+        while until is not None and not os.path.exists(until):
+            self._event(json.dumps(chunk({"content": f"{number} "})))
+            number += 1
+            time.sleep(0.05)
+        self._event(json.dumps(chunk({}, "stop")))
+        self._event("[DONE]")
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _event(self, text):
+        event = f"data: {text}\n\n".encode()
+        self.wfile.write(b"%x\r\n%b\r\n" % (len(event), event))
 
     def _reply(self, status, document):
         content = json.dumps(document).encode()
@@ -42,6 +65,11 @@ class Answers(BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
+
+
+def chunk(delta, finish=None):
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return {"id": "1", "object": "chat.completion.chunk", "choices": [choice]}
 
 
 def say(*words):

@@ -7,7 +7,7 @@ UV := $(BIN)/python -m uv
 RUNTIME_READY := $(VENV)/.runtime-ready
 DEV_READY := $(VENV)/.dev-ready
 
-.PHONY: up down test check fmt bench lock docs clean help
+.PHONY: up down test test-vllm test-sglang check fmt bench lock docs clean help
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -37,6 +37,12 @@ down: $(RUNTIME_READY) ## Stop what `make up` started
 
 test: $(DEV_READY) ## Run the whole test suite
 	@$(BIN)/python -m pytest $(ARGS)
+
+test-vllm: $(DEV_READY) ## Run the contract suite against the real vLLM on this CPU (installs 4 GB once)
+	@HEADRACE_REAL_ENGINE=vllm $(BIN)/python -m pytest -s tests/real $(ARGS)
+
+test-sglang: $(DEV_READY) ## Run the contract suite against the real SGLang on this CPU (installs 7 GB once)
+	@HEADRACE_REAL_ENGINE=sglang $(BIN)/python -m pytest -s tests/real $(ARGS)
 
 check: $(DEV_READY) ## Format, lint, types, imports, sizes, docs
 	@$(BIN)/ruff format --check .

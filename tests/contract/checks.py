@@ -32,6 +32,9 @@ ANSWER_S = 120.0
 
 QUESTION = "Name the capital of France, and say why it is."
 
+BEGINNING = "The capital of France is"
+"""A real model ends at once after a whole sentence."""
+
 CITY_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -100,7 +103,7 @@ class Stand:
         if path == "/v1/chat/completions" and "messages" not in fields:
             asked["messages"] = [{"role": "user", "content": QUESTION}]
         if path == "/v1/completions" and "prompt" not in fields:
-            asked["prompt"] = QUESTION
+            asked["prompt"] = BEGINNING
         return {**asked, **fields}
 
     async def verdict(self) -> ProbeVerdict:

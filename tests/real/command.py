@@ -1,0 +1,31 @@
+"""`python -m tests.real.vllm` and `python -m tests.real.sglang`: install, serve, or print the environment's Python."""
+
+import argparse
+import signal
+import sys
+
+from tests.real.installation import NotInstallableError, ensure_installed, ensure_model
+from tests.real.serving import ServeRecipe, serving
+
+
+def main(recipe: ServeRecipe) -> None:
+    parser = argparse.ArgumentParser(prog=f"python -m tests.real.{recipe.kind}", description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    verbs.add_parser("install", help="install the engine, convert the model, print the paths of both")
+    serve = verbs.add_parser("serve", help="serve the bundled model until Ctrl-C or SIGTERM")
+    serve.add_argument("--port", type=int, required=True)
+    serve.add_argument("extra_args", nargs="*", help="more arguments of the engine, after --")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        if options.verb == "install":
+            print(ensure_installed(recipe.install), ensure_model(), sep="\n")  # noqa: T201
+            return
+        with serving(recipe, *options.extra_args, port=options.port) as engine:
+            print(f"{engine.kind} {engine.version} answers at {engine.url}, model {engine.served_model}", flush=True)  # noqa: T201
+            assert engine.process is not None
+            engine.process.wait()
+    except NotInstallableError as error:
+        sys.exit(str(error))
+    except KeyboardInterrupt:
+        return

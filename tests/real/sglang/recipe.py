@@ -1,0 +1,48 @@
+"""How SGLang is installed and started on a CPU: attention in plain PyTorch, GPU kernels replaced by `stubs/`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.real.installation import InstallRecipe
+from tests.real.serving import CONTEXT_TOKENS, ServeRecipe
+
+from headrace.declaration.builtin import BUILTIN_MODEL
+from headrace.domain.endpoint import EngineKind
+
+VERSION = "0.5.23"
+HERE = Path(__file__).parent
+STUBS = HERE / "stubs"
+
+
+def argv(python: Path, model: Path, port: int) -> Sequence[str]:
+    return (
+        str(python),
+        *("-m", "sglang.launch_server"),
+        *("--model-path", str(model)),
+        *("--served-model-name", BUILTIN_MODEL),
+        *("--host", "127.0.0.1", "--port", str(port)),
+        *("--device", "cpu", "--attention-backend", "torch_native"),
+        *("--context-length", str(CONTEXT_TOKENS), "--max-total-tokens", "16384", "--max-running-requests", "8"),
+        "--enable-metrics",
+        "--enable-cache-report",
+        *("--tool-call-parser", "qwen25"),
+    )
+
+
+RECIPE = ServeRecipe(
+    install=InstallRecipe(
+        kind=EngineKind.SGLANG,
+        version=VERSION,
+        folder=HERE,
+        finish=lambda _: None,
+        import_check=f"import sys; sys.path.insert(0, {str(STUBS)!r}); import sglang.version, torch",
+    ),
+    argv=argv,
+    env={
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(STUBS),
+        "SGLANG_USE_CPU_ENGINE": "1",
+    },
+    running_metric="sglang:num_running_reqs",
+)

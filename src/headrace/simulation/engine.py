@@ -8,6 +8,7 @@ from headrace.simulation.holding import HeldKv
 from headrace.simulation.model import EngineModel
 from headrace.simulation.outcome import (
     Emission,
+    Ended,
     FinishReason,
     FirstToken,
     LoadSnapshot,
@@ -105,7 +106,8 @@ class SimulatedEngine:
             prefill_tokens=work.prefill_tokens,
             decode_sequences=decodes,
         )
-        step.emissions.extend(Emission(request_id, 0, FinishReason.ERROR) for request_id in self._lost)
+        step.emissions += [Emission(request_id, 0, FinishReason.ERROR) for request_id in self._lost]
+        step.ended += [Ended(request_id, 0, FinishReason.ERROR) for request_id in self._lost]
         self._lost.clear()
         if decodes:
             self._decode(step)
@@ -154,10 +156,10 @@ class SimulatedEngine:
         sequences = list(decoding.sequences.values())
         self._advance_decoding()
         gains = [decoding.last_gain_tokens(sequence) for sequence in sequences]
-        ended = {sequence.request_id for sequence in self._end_decoded()}
+        step.ended += self._end_decoded()
+        reasons = {ended.request_id: ended.finish_reason for ended in step.ended}
         for sequence, gain in zip(sequences, gains, strict=True):
-            reason = sequence.finish_reason if sequence.request_id in ended else None
-            step.emissions.append(Emission(sequence.request_id, gain, reason))
+            step.emissions.append(Emission(sequence.request_id, gain, reasons.get(sequence.request_id)))
 
     def _advance_decoding(self) -> None:
         decoding = self._scheduler.decoding
@@ -169,11 +171,11 @@ class SimulatedEngine:
             self._draft_tokens += count * self._drafts
             self._accepted_tokens += tokens - count
 
-    def _end_decoded(self) -> list[LiveSequence]:
+    def _end_decoded(self) -> list[Ended]:
         ended = self._scheduler.decoding.pop_ended()
         for sequence in ended:
             self._end(sequence)
-        return ended
+        return [Ended(sequence.request_id, sequence.emitted, sequence.finish_reason) for sequence in ended]
 
     def _emit_after_prompt(self, sequence: LiveSequence, step: Step, ends_at_s: float) -> None:
         """The step computed all that was missing of a sequence: it gets its first, or next, token."""
@@ -195,6 +197,8 @@ class SimulatedEngine:
         else:
             self._end(sequence)
         step.emissions.append(Emission(sequence.request_id, 1, sequence.finish_reason if is_ended else None))
+        if is_ended:
+            step.ended.append(Ended(sequence.request_id, sequence.emitted, sequence.finish_reason))
 
     def _end(self, sequence: LiveSequence) -> None:
         self._scheduler.drop(sequence)
@@ -229,14 +233,11 @@ class SimulatedEngine:
                 break
         return ends_at_s
 
-    def commit_stretch(self, steps: int) -> list[Emission]:
-        """Do the first steps of a planned stretch; return those that ended in the last one, with all their tokens."""
+    def commit_stretch(self, steps: int) -> list[Ended]:
+        """Do the first steps of a planned stretch; return the requests that ended in the last one."""
         for _ in range(steps):
             self._advance_decoding()
-        return [
-            Emission(sequence.request_id, sequence.output_tokens, sequence.finish_reason)
-            for sequence in self._end_decoded()
-        ]
+        return self._end_decoded()
 
     # KV on the move
 

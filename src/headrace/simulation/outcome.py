@@ -37,6 +37,14 @@ class Emission(NamedTuple):
     finish_reason: FinishReason | None
 
 
+class Ended(NamedTuple):
+    """A request that ended, with all the tokens it got."""
+
+    request_id: str
+    output_tokens: int
+    finish_reason: FinishReason
+
+
 class FirstToken(NamedTuple):
     """What is known of a request once its first token is computed."""
 
@@ -57,6 +65,7 @@ class Step:
     duration_s: float
     emissions: list[Emission] = field(default_factory=list[Emission])
     first_tokens: list[FirstToken] = field(default_factory=list[FirstToken])
+    ended: list[Ended] = field(default_factory=list[Ended])
     preempted: list[str] = field(default_factory=list[str])
     prefill_tokens: int = 0
     decode_sequences: int = 0

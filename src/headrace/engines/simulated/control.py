@@ -1,0 +1,96 @@
+"""The simulated engine's own paths below `/sim/`: faults, timing, and KV for other simulated engines.
+
+| path | what |
+| --- | --- |
+| `GET /sim/faults` | the faults that are set |
+| `POST /sim/faults` | set `{"faults": [...]}` (or one fault) instead of those; an empty list clears them |
+| `GET /sim/timing` | how late tokens are written, and the engine's load |
+| `POST /sim/kv/<key>` | another engine fetches KV |
+"""
+
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import msgspec
+
+from headrace.engines.simulated.faults import Fault
+from headrace.engines.simulated.http import Connection, HttpRequest, Reply
+from headrace.engines.simulated.stats import Histogram
+from headrace.engines.simulated.transfer import Held
+
+if TYPE_CHECKING:
+    from headrace.engines.simulated.service import Service
+
+
+def control_reply(service: "Service", connection: Connection, request: HttpRequest) -> None:
+    """Answer a request below `/sim/`."""
+    match request.method, request.path:
+        case "GET", "/sim/faults":
+            connection.reply(_faults(service))
+        case "POST", "/sim/faults":
+            connection.reply(_set_faults(service, request))
+        case "GET", "/sim/timing":
+            connection.reply(Reply.json(timing(service)))
+        case "POST", path if path.startswith("/sim/kv/"):
+            _give(service, connection, unquote(path.removeprefix("/sim/kv/")), waits=request.query.get("wait") == "1")
+        case _:
+            connection.reply(Reply.json({"error": f"no such path: {request.method} {request.path}"}, 404))
+
+
+def timing(service: "Service") -> dict[str, object]:
+    """How late tokens were, in milliseconds, since the start or the last read."""
+    lateness, load = service.pump.lateness, service.engine.load()
+    found: dict[str, object] = {
+        "tokens": lateness.count,
+        "late_ms": {name: quantile_ms(lateness, share) for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))},
+        "late_mean_ms": round(lateness.sum / lateness.count * 1e3, 3) if lateness.count else None,
+        "lags": service.pump.lags,
+        "steps": service.pump.steps,
+        "running": load.running,
+        "waiting": load.waiting,
+        "phase": service.phase.value,
+        "cpu_s": round(time.process_time(), 3),
+    }
+    service.pump.lateness = Histogram(lateness.bounds)
+    return found
+
+
+def quantile_ms(histogram: Histogram, share: float) -> float | None:
+    """The upper bound of the bucket in which the share lies; None where it is beyond the last."""
+    below, wanted = 0, share * histogram.count
+    for bound, count in zip(histogram.bounds, histogram.counts, strict=False):
+        below += count
+        if below >= wanted:
+            return round(bound * 1e3, 3)
+    return None
+
+
+def _faults(service: "Service") -> Reply:
+    return Reply.json({"faults": service.faults.view(time.monotonic())})
+
+
+def _set_faults(service: "Service", request: HttpRequest) -> Reply:
+    try:
+        body: Any = msgspec.json.decode(request.body or b"[]")
+        members = body.get("faults", [body]) if isinstance(body, dict) else body  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        faults = msgspec.convert(members, list[Fault])
+    except (msgspec.MsgspecError, ValueError) as error:
+        return Reply.json({"error": str(error)}, 400)
+    service.faults.put(faults, time.monotonic())
+    service.on_faults_changed()
+    return _faults(service)
+
+
+def _give(service: "Service", connection: Connection, key: str, *, waits: bool) -> None:
+    def answer(held: Held | None) -> None:
+        if held is None:
+            connection.reply(Reply.json({"error": f"no KV is held for {key}"}, 404))
+        else:
+            connection.reply(Reply(body=msgspec.json.encode(held)))
+
+    held = service.give(key)
+    if held is None and waits:
+        service.shelf.wait(key, answer)
+    else:
+        answer(held)

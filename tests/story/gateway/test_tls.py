@@ -2,7 +2,12 @@
 
 import asyncio
 import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
@@ -147,6 +152,88 @@ async def test_an_engine_that_cannot_be_trusted_is_not_used(tmp_path: Path) -> N
     assert "certificate" in endpoint.reason
     assert (answer.status, answer.code) == (503, "no_ready_endpoint")
     assert engine.seen == []
+
+
+@contextmanager
+def alerting_engine(certificate: str, key: str, clients: trustme.CA, version: ssl.TLSVersion) -> Iterator[str]:
+    """An engine behind mutual TLS that says in an alert what it does not like; asyncio's servers close in silence."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    clients.configure_trust(context)
+    context.verify_mode, context.maximum_version = ssl.CERT_REQUIRED, version
+    server = QuietServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield f"https://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class QuietServer(HTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """Failed handshakes are what is tested."""
+
+
+async def reason_of(folder: Path, url: str, **keys: Any) -> str:
+    """What `headrace status` says of an endpoint that cannot be used, once its probes have told."""
+    async with RunningGateway(folder, declare({"p": remote_pool(url, **keys)})) as gateway:
+        async with asyncio.timeout(30):
+            while (endpoint := (await gateway.status()).endpoints[0]).state != "not-ready":
+                await asyncio.sleep(0.02)
+        answer = await ask(gateway.port, post(chat(), gateway.key))
+        assert (answer.status, answer.code) == (503, "no_ready_endpoint")
+        assert "tls" not in answer.json["error"]["message"], "callers are not told of the operator's settings"
+    return endpoint.reason
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_2])
+async def test_the_reason_names_a_client_certificate_that_is_missing_or_wrong(
+    version: ssl.TLSVersion, tmp_path: Path
+) -> None:
+    """An engine's TLS alert becomes the setting to look at."""
+    authority, clients = trustme.CA(), trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    certificate, key = write_pair(authority, tmp_path, "engine")
+    wrong_certificate, wrong_key = write_pair(trustme.CA(), tmp_path, "client", "headrace")
+    tls = {"ca": str(tmp_path / "ca.pem")}
+    with alerting_engine(certificate, key, clients, version) as url:
+        missing = await reason_of(tmp_path / "1", url, tls=tls)
+        assert "demands a client certificate: pools.p.tls.certificate and pools.p.tls.key" in missing
+        wrong = await reason_of(tmp_path / "2", url, tls={**tls, "certificate": wrong_certificate, "key": wrong_key})
+        assert "does not accept the client certificate of pools.p.tls.certificate" in wrong
+
+
+async def test_the_reason_names_a_client_certificate_where_the_engine_only_closes(tmp_path: Path) -> None:
+    """uvicorn, under vLLM and SGLang, sends no alert: the reason says what it may be."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    certificate, key = write_pair(authority, tmp_path, "engine")
+    async with TlsEngine(certificate, key, trustme.CA()) as engine:
+        reason = await reason_of(tmp_path / "1", engine.url, tls={"ca": str(tmp_path / "ca.pem")})
+    assert "perhaps it demands a client certificate (pools.p.tls.certificate)" in reason
+
+
+async def test_the_reason_names_a_wrong_server_name_or_scheme_and_an_unknown_ca(tmp_path: Path) -> None:
+    """Each of the usual mistakes is told apart, with its setting."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    ca = str(tmp_path / "ca.pem")
+    certificate, key = write_pair(authority, tmp_path, "engine", "engine.example")
+    async with TlsEngine(certificate, key) as engine:
+        for number, tls in enumerate(({"ca": ca}, {"ca": ca, "server_name": "other.example"})):
+            reason = await reason_of(tmp_path / f"name-{number}", engine.url, tls=tls)
+            assert "certificate is for another name: the name to expect is pools.p.tls.server_name" in reason
+        reason = await reason_of(tmp_path / "ca", engine.url, tls={"server_name": "engine.example"})
+        assert "of a CA that is not trusted here: name the CA in pools.p.tls.ca" in reason
+        reason = await reason_of(tmp_path / "plain", engine.url.replace("https", "http"))
+        assert "as an HTTPS port does" in reason
+        named = remote_pool(engine.url, tls={"ca": ca, "server_name": "engine.example"})
+        async with RunningGateway(tmp_path / "right", declare({"p": named})) as gateway:
+            await gateway.wait_ready()
 
 
 async def test_an_unusable_certificate_changes_nothing(engine: ScriptedEngine, tmp_path: Path) -> None:

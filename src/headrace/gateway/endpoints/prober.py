@@ -6,12 +6,16 @@ A probe that times out means *busy* while the endpoint makes progress for others
 import asyncio
 from time import monotonic
 
+import structlog
+
 from headrace.engines.contract import ProbeReply, ProbeVerdict
+from headrace.gateway.endpoints.connection_reasons import explain
 from headrace.gateway.endpoints.directory import EndpointDirectory
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.http.engine_connection import LossReason
 from headrace.gateway.tasks import spawn
 
+log = structlog.get_logger("headrace.gateway")
 RECONCILE_S = 0.2
 """How soon a new endpoint gets its first probe, and a removed one loses its task. Chosen."""
 RECOVERY_S = 0.5
@@ -43,8 +47,8 @@ class ProbeAnswer:
         self._settle(ProbeReply(status=None, is_refused=reason is LossReason.CONNECT, detail=detail))
 
     def crashed(self, bug: Exception) -> None:
-        if not self.reply.done():
-            self.reply.set_exception(bug)
+        log.error("internal bug in a probe", error=repr(bug), exc_info=bug)
+        self._settle(ProbeReply(status=None, detail="a fault of headrace itself; its log has the traceback"))
 
     def _settle(self, reply: ProbeReply) -> None:
         if not self.reply.done():
@@ -127,7 +131,11 @@ class Prober:
         elif verdict is ProbeVerdict.LOADING:
             endpoint.probe_said_not_ready("loading")
         elif reply.is_refused:
-            endpoint.probe_said_not_ready(f"no connection: {reply.detail}")
+            reason = explain(reply.detail, endpoint.plan, endpoint.address.url)
+            endpoint.probe_said_not_ready(f"no connection: {reason}")
+        elif reply.status is None:
+            reason = explain(reply.detail, endpoint.plan, endpoint.address.url)
+            endpoint.probe_said_not_ready(f"probe failed: {reason}")
         else:
-            seen = reply.detail if reply.status is None else f"status {reply.status}"
-            endpoint.probe_said_not_ready(f"probe failed: {seen}")
+            hint = f"; pools.{endpoint.plan.name}.credentials" if reply.status in (401, 403) else ""
+            endpoint.probe_said_not_ready(f"probe failed: status {reply.status}{hint}")

@@ -12,13 +12,18 @@ from headrace.engines.simulated.formats import DONE, Shape, encode_json
 from headrace.engines.simulated.http import HttpRequest, Reply
 from headrace.engines.simulated.pages.tensorrt_llm import iteration_statistics, metrics_page, triton_page
 from headrace.engines.simulated.transfer import Fetch, Hold
-from headrace.engines.tensorrt_llm.driver import DIALECT as DRIVER_DIALECT
 
-OTHER_FIELDS = frozenset(
-    "best_of frequency_penalty logit_bias metadata parallel_tool_calls presence_penalty reasoning reasoning_effort "
-    "service_tier store suffix".split()
+FIELDS = frozenset(
+    "add_generation_prompt add_special_tokens agent_hierarchy allowed_token_ids best_of cache_salt chat_template "
+    "chat_template_kwargs continue_final_message conversation_params detokenize disaggregated_params documents "
+    "early_stopping frequency_penalty ignore_eos include_stop_str_in_output injected_chat_template_kwargs "
+    "length_penalty logit_bias lora_request media_io_kwargs metadata min_p min_tokens mm_processor_kwargs "
+    "parallel_tool_calls presence_penalty priority prompt_ignore_length prompt_token_ids prompt_token_ids_b64 "
+    "reasoning reasoning_effort repetition_penalty return_context_logits return_token_ids seed service_tier "
+    "skip_special_tokens spaces_between_special_tokens stop_token_ids store suffix thinking thinking_token_budget "
+    "top_k top_p_min truncate_prompt_tokens use_beam_search user".split()
 )
-"""Further fields of OpenAI's APIs, which have no effect here."""
+"""Fields beside the standard ones that it takes; no others. Source: tensorrt_llm/serve/openai_protocol.py."""
 
 
 class TensorrtLlmDialect(Dialect):
@@ -26,7 +31,7 @@ class TensorrtLlmDialect(Dialect):
 
     apis = api_table(Api.CHAT, Api.COMPLETIONS, Api.RESPONSES)
     embeddings_path = None
-    extensions = frozenset(DRIVER_DIALECT.fields) | OTHER_FIELDS | {"seed", "user"}
+    extensions = FIELDS
     refuses_unknown = True
     owned_by = "tensorrt_llm"
     shape = Shape(

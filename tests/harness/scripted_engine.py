@@ -89,6 +89,10 @@ class ScriptedEngine:
     """Address to listen on."""
     probe: Callable[[], Awaitable[bytes]] | None = None
     """Answer to probes; None is 200."""
+    pages: dict[str, bytes] = field(default_factory=dict)
+    """JSON by path of what GET finds; where there is any, other paths are 404."""
+    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    """Path and headers of each GET."""
     _server: asyncio.Server | None = None
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
 
@@ -139,8 +143,8 @@ class ScriptedEngine:
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
         body = await reader.readexactly(int(headers.get("content-length", "0")))
         if method == "GET":
-            answer = await self.probe() if self.probe else whole(200, b'{"object":"list","data":[{"id":"m"}]}')
-            writer.write(answer)
+            self.asked.append((path, headers))
+            writer.write(await self._found(path))
             await writer.drain()
             return True
         request = Seen(method, path, headers, body)
@@ -151,6 +155,14 @@ class ScriptedEngine:
         finally:
             self.open_requests -= 1
         return not writer.is_closing()
+
+    async def _found(self, path: str) -> bytes:
+        if self.probe:
+            return await self.probe()
+        if not self.pages:
+            return whole(200, b'{"object":"list","data":[{"id":"m"}]}')
+        page = self.pages.get(path)
+        return whole(404, b"{}") if page is None else whole(200, page)
 
     async def _answer(self, request: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Run the script; end it at once when the gateway closes the connection, as engines do."""

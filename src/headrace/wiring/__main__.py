@@ -18,12 +18,17 @@ def main() -> int:
     parser.add_argument("--endpoint")
     parser.add_argument("--engine", type=EngineKind)
     parser.add_argument("--served-model")
+    parser.add_argument("--context-tokens", type=int)
     parser.add_argument("--check", action="store_true", help="only say (by exit status 0) that this program starts")
     options = parser.parse_args()
     if options.check:
         return 0
     source = Source(
-        config=options.config, endpoint=options.endpoint, engine=options.engine, served_model=options.served_model
+        config=options.config,
+        endpoint=options.endpoint,
+        engine=options.engine,
+        served_model=options.served_model,
+        context_tokens=options.context_tokens,
     )
     try:
         run_instance(source, load_settings())

@@ -23,6 +23,7 @@ class Source:
     engine: EngineKind | None = None
     """What answers there; None until it was asked."""
     served_model: str | None = None
+    context_tokens: int | None = None
 
     def arguments(self) -> list[str]:
         """As arguments of `python -m headrace.wiring`."""
@@ -30,13 +31,17 @@ class Source:
             return ["--config", str(self.config)] if self.config is not None else []
         words = ["--endpoint", self.endpoint]
         words += ["--engine", self.engine.value] if self.engine is not None else []
-        return [*words, "--served-model", self.served_model] if self.served_model is not None else words
+        words += ["--served-model", self.served_model] if self.served_model is not None else []
+        return [*words, "--context-tokens", str(self.context_tokens)] if self.context_tokens is not None else words
 
     def loader(self, environ: Mapping[str, str]) -> Callable[[], Loaded]:
         """Return the function that reads the declaration, now and at each reload."""
         url = self.endpoint
         if url is not None:
-            return lambda: in_memory(attach_declaration(url, engine=self.engine, model=self.served_model))
+            declared = attach_declaration(
+                url, engine=self.engine, model=self.served_model, context_tokens=self.context_tokens
+            )
+            return lambda: in_memory(declared)
         return lambda: load_declaration(self.config, environ=environ)
 
 
@@ -51,4 +56,11 @@ def ask_endpoint(source: Source) -> Source:
         found = asyncio.run(detect_engine(source.endpoint))
     except EndpointUnreachableError as error:
         raise OperatorError(str(error)) from error
-    return replace(source, engine=found.engine, served_model=found.models[0] if found.models else None)
+    if found.needs_credentials:
+        raise OperatorError(
+            f"the engine at {source.endpoint} wants credentials",
+            hint="Declare it in headrace.yaml, in a pool with `credentials: {bearer: ${env:NAME}}`.",
+        )
+    served = found.models[0] if found.models else None
+    context_tokens = found.context_tokens.get(served) if served is not None else None
+    return replace(source, engine=found.engine, served_model=served, context_tokens=context_tokens)

@@ -52,7 +52,7 @@ class EngineConfig:
     answer_tokens: tuple[int, int] = (32, 256)
     """Shortest and longest answer that ends by itself."""
     is_numbered: bool = False
-    """Answers count their tokens (" 0", " 1", ...) instead of speaking."""
+    """Answers count their tokens (" 0", " 1", ...) instead of speaking, and end only at a limit."""
     has_metrics: bool = True
     """vLLM and llama.cpp of headrace always; SGLang and TensorRT-LLM only where switched on."""
     reports_cached_tokens: bool = True

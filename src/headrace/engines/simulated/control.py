@@ -4,7 +4,7 @@
 | --- | --- |
 | `GET /sim/faults` | the faults that are set |
 | `POST /sim/faults` | set `{"faults": [...]}` (or one fault) instead of those; an empty list clears them |
-| `GET /sim/timing` | how late tokens are written, and the engine's load |
+| `GET /sim/timing` | how exactly tokens are written in time, and the engine's load |
 | `POST /sim/kv/<key>` | another engine fetches KV |
 """
 
@@ -39,12 +39,13 @@ def control_reply(service: "Service", connection: Connection, request: HttpReque
 
 
 def timing(service: "Service") -> dict[str, object]:
-    """How late tokens were, in milliseconds, since the start or the last read."""
-    lateness, load = service.pump.lateness, service.engine.load()
+    """How far tokens were from when they were due, in milliseconds, since the start or the last read."""
+    error, load = service.pump.timing_error, service.engine.load()
+    shares = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999))
     found: dict[str, object] = {
-        "tokens": lateness.count,
-        "late_ms": {name: quantile_ms(lateness, share) for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))},
-        "late_mean_ms": round(lateness.sum / lateness.count * 1e3, 3) if lateness.count else None,
+        "tokens": error.count,
+        "error_ms": {name: quantile_ms(error, share) for name, share in shares},
+        "error_mean_ms": round(error.sum / error.count * 1e3, 3) if error.count else None,
         "lags": service.pump.lags,
         "steps": service.pump.steps,
         "running": load.running,
@@ -52,7 +53,7 @@ def timing(service: "Service") -> dict[str, object]:
         "phase": service.phase.value,
         "cpu_s": round(time.process_time(), 3),
     }
-    service.pump.lateness = Histogram(lateness.bounds)
+    service.pump.timing_error = Histogram(error.bounds)
     return found
 
 

@@ -84,6 +84,10 @@ class Format(Protocol):
         """Events before a choice's first token."""
         ...
 
+    def around(self, choice: int) -> tuple[bytes, bytes]:
+        """What stands before and after a text that needs no escaping, in the event for it."""
+        ...
+
     def delta(self, choice: int, text: str, pieces: Sequence[str]) -> bytes:
         """The event for new text, made of `pieces`, one a token."""
         ...
@@ -135,11 +139,15 @@ class _Chunks:
     def delta(self, choice: int, text: str, pieces: Sequence[str]) -> bytes:
         if self._ask.logprobs is not None:
             return self._event([self._delta_choice(choice, text, self._logprobs(pieces))])
+        cut = self.around(choice)
+        return cut[0][:-1] + encode_json(text) + cut[1][1:]
+
+    def around(self, choice: int) -> tuple[bytes, bytes]:
         cut = self._cuts.get(choice)
         if cut is None:
             before, _, after = self._event([self._delta_choice(choice, _MARK, None)]).partition(_MARK_JSON)
-            cut = self._cuts[choice] = (before, after)
-        return cut[0] + encode_json(text) + cut[1]
+            cut = self._cuts[choice] = (before + b'"', b'"' + after)
+        return cut
 
     def _delta_choice(self, choice: int, text: str, logprobs: object) -> dict[str, object]:
         raise NotImplementedError
@@ -277,6 +285,9 @@ class ResponsesFormat:
             + self._event("response.content_part.added", **self._place, content_index=0, part=part)
         )
 
+    def around(self, choice: int) -> tuple[bytes, bytes]:
+        raise NotImplementedError("an event of the Responses API has a number of its own")
+
     def delta(self, choice: int, text: str, pieces: Sequence[str]) -> bytes:
         self._text.append(text)
         return self._event("response.output_text.delta", **self._place, content_index=0, delta=text)
@@ -347,6 +358,10 @@ class MessagesFormat:
             return {"type": "text", "text": text}
         made: Any = msgspec.json.decode(text) if text else {}
         return {"type": "tool_use", "id": f"toolu_{self._base['id']}", "name": self._ask.tool_call.name, "input": made}
+
+    def around(self, choice: int) -> tuple[bytes, bytes]:
+        before, _, after = self.delta(choice, _MARK, ()).partition(_MARK_JSON)
+        return before + b'"', b'"' + after
 
     def delta(self, choice: int, text: str, pieces: Sequence[str]) -> bytes:
         if self._ask.tool_call is not None:

@@ -6,7 +6,7 @@ Made by `service.py`, which feeds it the engine's emissions; a choice's text is 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from headrace.engines.simulated.ask import Ask, AskError, Prompt
+from headrace.engines.simulated.ask import Api, Ask, AskError, Prompt
 from headrace.engines.simulated.config import EngineConfig
 from headrace.engines.simulated.dialects.contract import Dialect
 from headrace.engines.simulated.faults import Cut, Fault, FaultKind
@@ -31,6 +31,10 @@ END_TOKEN = 1
 """The token that says that an answer is over; it counts and has no text."""
 
 
+FRAMED_BYTES = 4
+"""Length of almost all tokens (`text.WORDS`); they need no escaping in JSON."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Choice:
     """One sequence in the engine."""
@@ -48,6 +52,8 @@ class Choice:
     reason: str | None = None
     extra: dict[str, object] = field(default_factory=dict[str, object])
     transferred_tokens: int = 0
+    frame: tuple[bytes, bytes] | None = None
+    """What is around a token of FRAMED_BYTES in a stream, the chunk's size included."""
 
 
 class Generation:
@@ -69,6 +75,8 @@ class Generation:
         """Members that a transfer protocol adds to the answer."""
         self.is_over = False
         self.is_stalled = False
+        self.is_plain = ask.is_stream and ask.logprobs is None and ask.api in (Api.CHAT, Api.COMPLETIONS)
+        """Whether `take_one` may be used, between the first token and the last."""
         self._stalled: list[bytes] = []
         self._dialect = dialect
         self._head_sent = False
@@ -79,6 +87,19 @@ class Generation:
         if self.ask.is_stream and not self._dialect.head_waits_for_token:
             self._head_sent = True
             self.connection.write(self.connection.begin_stream())
+
+    def take_one(self, choice: Choice) -> bytes:
+        """One more token in the middle of a stream: `take`, for the thousand streams that get one at once."""
+        piece = choice.answer.piece(choice.sent_tokens).encode()
+        choice.sent_tokens += 1
+        frame = choice.frame
+        if frame is None:
+            around = self._format.around(choice.index)
+            size = sum(map(len, around)) + FRAMED_BYTES
+            frame = choice.frame = (b"%x\r\n%b" % (size, around[0]), around[1] + b"\r\n")
+        if len(piece) == FRAMED_BYTES:
+            return frame[0] + piece + frame[1]
+        return framed(self._format.delta(choice.index, piece.decode(), ()))
 
     def take(self, choice: Choice, emission: Emission) -> bytes:
         """New tokens of a choice: what a stream sends for them. Whole answers collect, and send nothing."""
@@ -222,7 +243,7 @@ def answer_of(ask: Ask, prompt: Prompt, index: int, config: EngineConfig) -> Ans
         return _constrained(ask)
     seed = seed_of(config.served_model, prompt.segments, index % ask.choices)
     natural_tokens = max(_natural_tokens(seed, config), ask.min_tokens)
-    if ask.ignores_eos:
+    if ask.ignores_eos or config.is_numbered:
         natural_tokens = config.context_tokens
     if config.is_numbered:
         return NumberedAnswer(natural_tokens)

@@ -24,6 +24,9 @@ from headrace.engines.simulated.service import OUT_OF_MEMORY, Phase, Service
 BACKLOG = 4096
 """Connections that may wait to be accepted: a thousand clients come at once."""
 
+GC_THRESHOLDS = (50_000, 20, 50)
+"""Collect seldom: almost nothing here is cyclic, and a collection stops a thousand streams."""
+
 POLL_S = 0.02
 """How often it looks whether a fault of the listener has begun or ended."""
 
@@ -57,6 +60,7 @@ class EngineProcess:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
         gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
         self.service = Service(self._config, die=self._die)
         self.service.on_idle = self._stopped.set
         self.service.port = self._config.port or _free_port(self._config.host)

@@ -35,7 +35,7 @@ from headrace.engines.simulated.text import encode
 from headrace.engines.simulated.transfer import Fetch, Held, Hold, KvShelf, fetch
 from headrace.engines.simulated.wrong_pages import WrongPages
 from headrace.simulation.engine import SimulatedEngine
-from headrace.simulation.outcome import FinishReason, Refusal, Step
+from headrace.simulation.outcome import Emission, FinishReason, Refusal, Step
 from headrace.simulation.request import SimulatedRequest
 
 REPLY_TOKENS = 1024
@@ -284,25 +284,33 @@ class Service:
                 self._note_embedding(emission.request_id)
                 continue
             generation, choice = entry
-            if emission.finish_reason is FinishReason.ERROR:
-                self._after.append(lambda generation=generation: self._transfer_failed(generation))
-                continue
             times = choice.times
             if times.output_tokens:
                 gap_s = due_mono_s - times.last_token_at_s
                 gaps[gap_s] = gaps.get(gap_s, 0) + 1
             times.last_token_at_s = due_mono_s
             times.output_tokens += emission.tokens
-            data = generation.take(choice, emission)
-            if generation.fault is not None or generation.is_stalled:
-                data = self._broken(generation, choice, data)
-            if data:
-                writes.append((generation.connection, data))
-            if emission.finish_reason is not None:
-                self._end_choice(generation, choice)
+            is_middle = emission.tokens == 1 and emission.finish_reason is None and choice.sent_tokens
+            if is_middle and generation.is_plain and generation.fault is None:
+                writes.append((generation.connection, generation.take_one(choice)))
+            else:
+                self._take(generation, choice, emission, writes)
         for gap_s, times_seen in gaps.items():
             self.stats.itl.observe(gap_s, times_seen)
         return writes
+
+    def _take(self, generation: Generation, choice: Choice, emission: Emission, writes: list[Write]) -> None:
+        """A first or last token, several at once, or one that a fault may spoil."""
+        if emission.finish_reason is FinishReason.ERROR:
+            self._after.append(lambda: self._transfer_failed(generation))
+            return
+        data = generation.take(choice, emission)
+        if generation.fault is not None or generation.is_stalled:
+            data = self._broken(generation, choice, data)
+        if data:
+            writes.append((generation.connection, data))
+        if emission.finish_reason is not None:
+            self._end_choice(generation, choice)
 
     def _broken(self, generation: Generation, choice: Choice, data: bytes) -> bytes:
         was_stalled = generation.is_stalled

@@ -194,12 +194,15 @@ class Stream:
 
 
 @contextlib.asynccontextmanager
-async def standing(engine: EngineUnderTest, folder: Path, **sections: Any) -> AsyncIterator[Stand]:
+async def standing(
+    engine: EngineUnderTest, folder: Path, *, pool_keys: dict[str, Any] | None = None, **sections: Any
+) -> AsyncIterator[Stand]:
     """A gateway before `engine`, which is started if nothing answers there, and left as it is at the end.
 
-    `sections` are further keys of the declaration, such as `gateway={...}`.
+    `pool_keys` are further keys of the pool, `sections` of the declaration, such as `gateway={...}`.
     """
-    pool = remote_pool(engine.url, engine=engine.kind.value, served_model=engine.served_model, model=CALLED)
+    named = {"engine": engine.kind.value, "served_model": engine.served_model, "model": CALLED}
+    pool = remote_pool(engine.url, **named, **(pool_keys or {}))
     declaration = declare({"p": pool}, models={CALLED: {}}, **sections)
     async with RunningGateway(folder, declaration) as gateway:
         headers = {"authorization": f"Bearer {gateway.key}"}

@@ -1,10 +1,11 @@
-"""`python -m tests.real.vllm` and `python -m tests.real.sglang`: install, serve, or print the environment's Python."""
+"""`python -m tests.real.vllm` and `python -m tests.real.sglang`: install, serve, or record what it answers."""
 
 import argparse
 import signal
 import sys
 
 from tests.real.installation import NotInstallableError, ensure_installed, ensure_model
+from tests.real.recording import record
 from tests.real.serving import ServeRecipe, serving
 
 
@@ -15,11 +16,16 @@ def main(recipe: ServeRecipe) -> None:
     serve = verbs.add_parser("serve", help="serve the bundled model until Ctrl-C or SIGTERM")
     serve.add_argument("--port", type=int, required=True)
     serve.add_argument("extra_args", nargs="*", help="more arguments of the engine, after --")
+    record_verb = verbs.add_parser("record", help="write tests/captures/<engine> anew; NAMEs: only these")
+    record_verb.add_argument("names", nargs="*")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if options.verb == "install":
             print(ensure_installed(recipe.install), ensure_model(), sep="\n")  # noqa: T201
+            return
+        if options.verb == "record":
+            record(recipe, options.names)
             return
         with serving(recipe, *options.extra_args, port=options.port) as engine:
             print(f"{engine.kind} {engine.version} answers at {engine.url}, model {engine.served_model}", flush=True)  # noqa: T201

@@ -40,6 +40,10 @@ class ServeRecipe:
     env: Mapping[str, str]
     running_metric: str
     """Prometheus name of the number of requests that run now."""
+    live_requests: Callable[[str], int]
+    """Requests that the engine at a URL works on or holds in its queue right now, by its quickest means."""
+    core_name: str
+    """Part of the command line of the process that computes."""
 
     @property
     def kind(self) -> EngineKind:
@@ -121,17 +125,27 @@ class RealEngine:
         self.process.wait()
 
     def metric(self, name: str) -> float | None:
-        """Sum of the samples of `name`, None where there are none."""
-        lines = httpx.get(f"{self.url}/metrics", timeout=30, follow_redirects=True).text.splitlines()
-        values = [float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((f"{name}{{", f"{name} "))]
-        return sum(values) if values else None
+        return read_metric(self.url, name)
+
+    def live_requests(self) -> int:
+        return self.recipe.live_requests(self.url)
+
+    def send_sigterm(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+
+    def kill_core(self) -> None:
+        """SIGKILL for the process that computes; its HTTP server is left to notice it."""
+        cores = [pid for pid, command in self.members().items() if self.recipe.core_name in command]
+        assert cores, self.members()
+        for pid in cores:
+            os.kill(pid, signal.SIGKILL)
 
     async def start(self) -> None:
         self.launch()
 
     async def terminate(self) -> None:
-        assert self.process is not None
-        self.process.send_signal(signal.SIGTERM)
+        self.send_sigterm()
 
     async def kill(self) -> None:
         self.end()
@@ -156,6 +170,13 @@ def serving(recipe: ServeRecipe, *extra_args: str, port: int | None = None) -> I
             yield engine
         finally:
             engine.end()
+
+
+def read_metric(url: str, name: str) -> float | None:
+    """Sum of the samples of `name` in an engine's metrics, None where there are none."""
+    lines = httpx.get(f"{url}/metrics", timeout=30, follow_redirects=True).text.splitlines()
+    values = [float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((f"{name}{{", f"{name} "))]
+    return sum(values) if values else None
 
 
 def clean_environment() -> dict[str, str]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import httpx
 from tests.real.installation import InstallRecipe
 from tests.real.serving import CONTEXT_TOKENS, ServeRecipe
 
@@ -29,6 +30,12 @@ def argv(python: Path, model: Path, port: int) -> Sequence[str]:
     )
 
 
+def live_requests(url: str) -> int:
+    """Asked of the scheduler: its gauges are written every 40 tokens and when it falls idle."""
+    loads = httpx.get(f"{url}/v1/loads", timeout=30).json()["loads"]
+    return sum(load["num_running_reqs"] + load["num_waiting_reqs"] for load in loads)
+
+
 RECIPE = ServeRecipe(
     install=InstallRecipe(
         kind=EngineKind.SGLANG,
@@ -45,4 +52,6 @@ RECIPE = ServeRecipe(
         "SGLANG_USE_CPU_ENGINE": "1",
     },
     running_metric="sglang:num_running_reqs",
+    live_requests=live_requests,
+    core_name="sglang::scheduler",
 )

@@ -5,13 +5,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.real.installation import InstallRecipe
-from tests.real.serving import CONTEXT_TOKENS, ServeRecipe
+from tests.real.serving import CONTEXT_TOKENS, ServeRecipe, read_metric
 
 from headrace.declaration.builtin import BUILTIN_MODEL
 from headrace.domain.endpoint import EngineKind
 
 VERSION = "0.32.0"
 HERE = Path(__file__).parent
+
+RUNNING = "vllm:num_requests_running"
+WAITING = "vllm:num_requests_waiting"
 
 SITE_PACKAGES = "import sysconfig; print(sysconfig.get_path('purelib'))"
 
@@ -39,6 +42,11 @@ def argv(python: Path, model: Path, port: int) -> Sequence[str]:
     )
 
 
+def live_requests(url: str) -> int:
+    """Its gauges are written at every step."""
+    return int((read_metric(url, RUNNING) or 0) + (read_metric(url, WAITING) or 0))
+
+
 RECIPE = ServeRecipe(
     install=InstallRecipe(
         kind=EngineKind.VLLM,
@@ -54,5 +62,7 @@ RECIPE = ServeRecipe(
         "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
         "VLLM_CPU_OMP_THREADS_BIND": "0",  # one core: threads that fight for cores slow it a hundredfold
     },
-    running_metric="vllm:num_requests_running",
+    running_metric=RUNNING,
+    live_requests=live_requests,
+    core_name="VLLM::EngineCore",
 )

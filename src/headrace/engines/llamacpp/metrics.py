@@ -24,7 +24,7 @@ METRICS = table_of(
             name="llamacpp:kv_cache_usage_ratio",
             unit="ratio 0..1",
             source="examples/server/server.cpp",
-            until="5306",
+            until="b5306",
         ),
         counter(purpose=Purpose.PREFIX_QUERIES, name=_PROMPT, plus=(_CACHED,), unit="tokens, cached ones left out"),
         counter(purpose=Purpose.PREFIX_HITS, name=_CACHED, unit="tokens"),

@@ -154,11 +154,11 @@ def replica_spec(model_path: Path) -> ReplicaSpec:
         host="127.0.0.1",
         port=1234,
         context_tokens=2048,
-        slots=4,
         threads=1,
-        batch_tokens=256,
         embeddings=False,
         slot_dir=model_path.parent,
+        file_dir=model_path.parent,
+        stop_s=20,
     )
 
 
@@ -306,9 +306,15 @@ def test_only_known_paths_are_served(driver: Driver):
     }
 
 
-def test_engines_that_are_only_attached_to_say_how(driver: Driver, tmp_path: Path):
-    """Asked to start vLLM, SGLang, TensorRT-LLM or an unknown server, headrace says to give endpoints instead."""
-    if driver.kind is EngineKind.LLAMACPP:
-        pytest.skip("llama.cpp is started: tests/unit/engines/llamacpp")
+def test_servers_that_are_only_attached_to_say_how(tmp_path: Path):
+    """Asked to start an unknown server, headrace says to give endpoints instead."""
     with pytest.raises(EngineUnavailableError, match="endpoints:"):
-        driver.launch(replica_spec(tmp_path / "model"))
+        driver_for(EngineKind.OPENAI).launch(replica_spec(tmp_path / "model"))
+
+
+def test_what_is_declared_reaches_each_engine_or_is_refused(driver: Driver, tmp_path: Path):
+    """The options that a driver says it has are those that it has flags for, and the defaults are no problem to any."""
+    spec = replica_spec(tmp_path / "model")
+    assert list(driver.check_options(spec)) == []
+    own = {flag.option.removeprefix("pools.<name>.") for flag in driver.emitted_flags}
+    assert {option for option in own if "." in option and not option.startswith("models.")} <= driver.options

@@ -129,13 +129,13 @@ def test_an_upgrade_loses_no_request_and_reloads_no_engine(instance: Instance) -
 def test_a_reload_under_load_loses_no_request(instance: Instance) -> None:
     """A changed pool setting replaces its replica beside the running one; no request fails."""
     instance.up()
-    instance.declaration["pools"]["chat"]["slots"] = 2
+    instance.declaration["pools"]["chat"]["batching"] = {"max_sequences": 2}
     instance.write()
 
     with instance.under_load() as results:
         done = instance.run("reload")
         assert done.returncode == 0, done.stderr
-        assert "pools.chat.slots: 4 -> 2" in done.stdout
+        assert "pools.chat.batching.max_sequences: null -> 2" in done.stdout
         wait_until(lambda: list(instance.engine_pids()) == ["chat/1"], "the replacement")
 
     assert Counter(results).keys() == {200}
@@ -145,14 +145,14 @@ def test_an_invalid_reload_changes_nothing(instance: Instance) -> None:
     """A broken file, and one that only a restart can apply, are refused by name; everything goes on as it was."""
     instance.up()
     before = instance.status()
-    instance.declaration["pools"]["chat"]["slots"] = "many"
+    instance.declaration["pools"]["chat"]["batching"] = {"max_sequences": "many"}
     instance.write()
 
     done = instance.run("reload")
 
     assert done.returncode == 1
-    assert "pools.chat.slots" in done.stdout
-    instance.declaration["pools"]["chat"]["slots"] = 3
+    assert "pools.chat.batching.max_sequences" in done.stdout
+    instance.declaration["pools"]["chat"]["batching"] = {"max_sequences": 3}
     instance.declaration["gateway"]["control"] = "127.0.0.1:1"
     instance.write()
     done = instance.run("reload")

@@ -86,7 +86,8 @@ def declarations(draw: st.DrawFn) -> dict[str, Any]:
             pool["endpoints"] = [f"http://127.0.0.1:{port}" for port in ports]
             pool["served_model"] = draw(st.none() | st.text(alphabet="abc /\"'\\é☃:#", min_size=1, max_size=9))
         else:
-            pool = {"model": model, "replicas": draw(st.integers(1, 64)), "slots": draw(st.integers(1, 256))}
+            batching = {"max_sequences": draw(st.integers(1, 256))}
+            pool = {"model": model, "replicas": draw(st.integers(1, 64)), "batching": batching}
         pool["probe"] = {"interval_s": draw(SECONDS), "eject_after": draw(st.integers(1, 100))}
         pools[f"pool-{number}"] = pool
     tenants = draw(st.dictionaries(NAMES, st.builds(dict), min_size=1, max_size=3))

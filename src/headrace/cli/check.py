@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.options import ConfigOption, JsonOption, verb_app
+from headrace.cli.options import ConfigOption, JsonOption, SetOption, verb_app
 from headrace.cli.output import EXIT_PROBLEMS, emit
 from headrace.declaration.load import BUILTIN_NAME, find_declaration, load_declaration
 from headrace.declaration.problem import DeclarationError, Problem, Severity
+from headrace.engines.declared import lint_engines
 
 app = verb_app()
 
@@ -35,7 +36,12 @@ class CheckReport:
 
 
 @app.command(epilog="Example: headrace check --config headrace.yaml --elsewhere")
-def check(config: ConfigOption = None, is_elsewhere: ElsewhereOption = False, as_json: JsonOption = False) -> None:
+def check(
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+    is_elsewhere: ElsewhereOption = False,
+    as_json: JsonOption = False,
+) -> None:
     """Check a declaration without starting anything.
 
     Prints each problem with its file, line and key. Exits with 0 where nothing or only warnings were found, with 3
@@ -43,7 +49,9 @@ def check(config: ConfigOption = None, is_elsewhere: ElsewhereOption = False, as
     """
     path = find_declaration(config, environ=os.environ)
     try:
-        problems = load_declaration(path, environ=os.environ, is_elsewhere=is_elsewhere).warnings
+        problems = load_declaration(
+            path, environ=os.environ, is_elsewhere=is_elsewhere, overrides=overrides or (), checks=lint_engines
+        ).warnings
     except DeclarationError as error:
         problems = error.problems
     errors = sum(problem.severity is Severity.ERROR for problem in problems)

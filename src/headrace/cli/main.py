@@ -45,6 +45,7 @@ VERBS = MappingProxyType(
         "logs": Verb("headrace.cli.logs:app", "Show the logs of engines, gateway and requests.", RUN),
         "reload": Verb("headrace.cli.reload:app", "Apply a changed declaration without losing a request.", RUN),
         "chat": Verb("headrace.cli.chat:app", "Talk to a model through the gateway.", RUN),
+        "engine": Verb("headrace.cli.engine:app", "Show what would start each engine, and what it can do.", GOVERN),
         "sim": Verb("headrace.cli.sim:app", "Run a simulated engine: no GPU, a real engine's HTTP and speed.", RUN),
         "models": Verb("headrace.cli.models:app", "List the models and fetch their weights.", GOVERN),
         "tenants": Verb("headrace.cli.tenants:app", "Show tenants and what they may use.", GOVERN),

@@ -14,6 +14,14 @@ ConfigOption = Annotated[
         help="The declaration; default: ./headrace.yaml, else $HEADRACE_CONFIG, else the built-in one.",
     ),
 ]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY.PATH=VALUE",
+        help="Use this value instead of the file's, such as pools.main.engine=sglang; repeat for more.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with a versioned schema instead of tables.")]
 
 

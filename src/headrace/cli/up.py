@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli.control_client import ControlClient
-from headrace.cli.options import ConfigOption, JsonOption, verb_app
+from headrace.cli.options import ConfigOption, JsonOption, SetOption, verb_app
 from headrace.cli.output import EXIT_FAILED, EXIT_USAGE, emit, fail, show_error
 from headrace.cli.up_view import (
     Progress,
@@ -47,6 +47,7 @@ TimeoutOption = Annotated[float, typer.Option("--timeout-s", min=1, help="Longes
 @app.command(epilog="Example: headrace up --detach")
 def up(
     config: ConfigOption = None,
+    overrides: SetOption = None,
     is_detached: DetachOption = False,
     endpoint: EndpointOption = None,
     timeout_s: TimeoutOption = 900.0,
@@ -56,11 +57,11 @@ def up(
 
     In the foreground until Ctrl-C (a second one hurries), or with --detach in the background.
     """
-    if config is not None and endpoint is not None:
-        fail("--config and --endpoint exclude each other", code=EXIT_USAGE)
+    if endpoint is not None and (config is not None or overrides):
+        fail("--endpoint excludes --config and --set", code=EXIT_USAGE)
     settings = load_settings()
     path = None if endpoint else find_declaration(config, environ=os.environ)
-    source = Source(config=path.absolute() if path else None, endpoint=endpoint)
+    source = Source(config=path.absolute() if path else None, overrides=tuple(overrides or ()), endpoint=endpoint)
     running = find_supervisor(settings)
     if running is not None:
         _show_running(settings, source, running, timeout_s, as_json=as_json)

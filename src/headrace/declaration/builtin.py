@@ -2,6 +2,7 @@
 runs somewhere (`headrace up --endpoint URL`).
 """
 
+from headrace.declaration.engine_options import EMBEDDED_SEQUENCES, Batching
 from headrace.declaration.model import Declaration, Model, Pool
 from headrace.domain.endpoint import EngineKind
 
@@ -33,7 +34,9 @@ def builtin_declaration() -> Declaration:
         context_tokens=2048,
         chat_template=PLAIN_CHATML,
     )
-    pool = Pool(model=BUILTIN_MODEL, engine=EngineKind.LLAMACPP, slots=4)
+    pool = Pool(
+        model=BUILTIN_MODEL, engine=EngineKind.LLAMACPP, batching=Batching(max_sequences=EMBEDDED_SEQUENCES)
+    )
     return Declaration(models={BUILTIN_MODEL: model}, pools={"default": pool})
 
 

@@ -18,7 +18,7 @@ class Change:
     """One key whose value differs. A list counts as one value."""
 
     path: str
-    """Such as pools.chat.slots."""
+    """Such as pools.chat.threads."""
     before: str | None
     """None: the key was not there (an added pool, model or tenant)."""
     after: str | None

@@ -85,6 +85,7 @@ def _docs_of(section: SectionType, prefix: str, *, is_restart: bool) -> Iterator
         restart = is_restart or _extra(field).get("x-restart") is True
         child = _section_in(field.annotation)
         named = _section_in(_member_of(field.annotation)) if child is None else None
+        is_repeated = _extra(field).get("x-as-above") is True
         yield KeyDoc(
             key=key,
             type_text=_type_text(field.annotation),
@@ -95,6 +96,8 @@ def _docs_of(section: SectionType, prefix: str, *, is_restart: bool) -> Iterator
             needs_restart=restart,
             is_secret=_extra(field).get("x-secret") is True,
         )
+        if is_repeated:
+            continue
         if child is not None:
             yield from _docs_of(child, f"{key}.", is_restart=restart)
         elif named is not None:

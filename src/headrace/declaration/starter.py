@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.declaration.builtin import BUILTIN_MODEL, BUILTIN_SHA256, BUILTIN_SOURCE, PLAIN_CHATML, callable_name
+from headrace.declaration.engine_options import EMBEDDED_SEQUENCES
 from headrace.declaration.fields import field_at
 from headrace.declaration.problem import KeyPath
 from headrace.domain.endpoint import EngineKind
@@ -148,9 +149,10 @@ def _pool_lines(found: Surroundings) -> list[str]:
             *lines,
             "  default:",
             f"    model: {BUILTIN_MODEL}",
-            "    engine: llamacpp  # in this package; vllm, sglang, tensorrt-llm and openai take endpoints: [URL, ...]",
+            "    engine: llamacpp  # in this package; also vllm, sglang, tensorrt-llm with runtime: {python: PATH}",
             "    replicas: 1",
-            "    slots: 4  # sequences decoded at once by one replica",
+            "    batching:",
+            f"      max_sequences: {EMBEDDED_SEQUENCES}  # decoded at once by one replica",
         ]
     for number, (name, model, engine) in enumerate(_served(found.engines), start=1):
         lines += [

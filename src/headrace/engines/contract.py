@@ -4,12 +4,13 @@ A driver is a package `engines/<engine>/` with `driver.py`. The supervisor (flee
 ask the driver what to do: how to start the engine, how to read its probes and errors, which fields it understands.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+from headrace.declaration.engine_options import EngineOptions
 from headrace.domain.endpoint import EngineKind
 from headrace.domain.errors import ErrorCode
 from headrace.engines.metrics import MetricTable
@@ -29,17 +30,35 @@ class ReplicaSpec:
     port: int
     context_tokens: int
     """Context of one sequence (not of all slots together)."""
-    slots: int
-    """Sequences decoded at once."""
     threads: int
-    """CPU threads this replica may use."""
-    batch_tokens: int
+    """CPU threads this replica may use, where it computes on the CPU."""
     embeddings: bool
     """Serve embeddings instead of generation."""
     slot_dir: Path
+    """Where llama.cpp saves slots."""
+    file_dir: Path
+    """Where the files of its `Launch` go."""
+    stop_s: float
+    """Drain bound: what runs longer after SIGTERM is killed."""
+    options: EngineOptions = field(default_factory=EngineOptions)
+    """What the pool declares of its engine."""
     chat_template: str | None = None
     """Jinja text used instead of the model's own template."""
-    extra_args: tuple[str, ...] = ()
+    draft_path: Path | None = None
+    """Model folder of `options.speculative.model`."""
+    trust_remote_code: bool = False
+    weight_bytes: int | None = None
+    """Size of all weights in device memory; None: not known."""
+
+    @property
+    def event_port(self) -> int:
+        """Where KV events are published: derived, so that a supervisor that is replaced finds the same command."""
+        return self.port + 10000
+
+    @property
+    def transfer_port(self) -> int:
+        """Where prefill and decode replicas meet."""
+        return self.port + 20000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +70,34 @@ class Launch:
     """Added to the supervisor's own environment."""
     description: str
     """One line for `headrace status`, such as "llama-server from PATH" or "xllamacpp 2026.10"."""
+    files: Mapping[Path, str] = field(default_factory=dict[Path, str])
+    """Files that the command names, to be written before it starts: text by absolute path."""
+    notes: tuple[str, ...] = ()
+    """What a declared value became for this engine, and why, where the two differ."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmittedFlag:
+    """One flag that a driver can put on a command line. `headrace engine verify` looks it up in the engine's --help."""
+
+    flag: str
+    """As written, such as `--max-model-len`."""
+    option: str
+    """What it comes from: `pools.<name>.` or `models.<name>.` and a key; "headrace" for what headrace itself sets."""
+    source: str
+    """Where the fact was read: engine, version and file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionProblem:
+    """Something declared that this engine cannot do, or not like this."""
+
+    key: tuple[str | int, ...]
+    """Within the pool, such as ("memory", "fraction")."""
+    message: str
+    hint: str | None = None
+    lacks: str | None = None
+    """The option that the engine lacks, by its dotted key; the engines that have it are then named beside `hint`."""
 
 
 class ProbeVerdict(StrEnum):
@@ -146,8 +193,22 @@ class Driver(Protocol):
         """
         ...
 
+    @property
+    def emitted_flags(self) -> tuple[EmittedFlag, ...]:
+        """Every flag that `launch` can emit; empty for an engine that headrace never starts."""
+        ...
+
+    @property
+    def options(self) -> frozenset[str]:
+        """Dotted keys of `EngineOptions` that this engine has, such as `memory.fraction`."""
+        ...
+
+    def check_options(self, spec: ReplicaSpec) -> Iterator[OptionProblem]:
+        """Yield what of `spec` this engine lacks or cannot do. Paths, ports and sizes in `spec` may be stand-ins."""
+        ...
+
     def launch(self, spec: ReplicaSpec) -> Launch:
-        """Give the command that starts `spec`.
+        """Give the command that starts `spec`; pure but for the search of programs.
 
         Raises: EngineUnavailableError where this engine cannot be started on this machine.
         """

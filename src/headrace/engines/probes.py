@@ -22,11 +22,3 @@ def judge(reply: ProbeReply) -> ProbeVerdict:
     if reply.status in (429, 503):
         return ProbeVerdict.LOADING
     return ProbeVerdict.DEAD
-
-
-def attach_only(engine: str) -> str:
-    """The message of `launch` for engines that this version does not start."""
-    return (
-        f"this version of headrace attaches to {engine} that already runs and does not start it: give the pool "
-        "endpoints: [URL, ...] instead of replicas"
-    )

@@ -19,12 +19,14 @@ def main() -> int:
     parser.add_argument("--engine", type=EngineKind)
     parser.add_argument("--served-model")
     parser.add_argument("--context-tokens", type=int)
+    parser.add_argument("--set", action="append", default=[], dest="overrides")
     parser.add_argument("--check", action="store_true", help="only say (by exit status 0) that this program starts")
     options = parser.parse_args()
     if options.check:
         return 0
     source = Source(
         config=options.config,
+        overrides=tuple(options.overrides),
         endpoint=options.endpoint,
         engine=options.engine,
         served_model=options.served_model,

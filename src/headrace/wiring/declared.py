@@ -9,6 +9,7 @@ from headrace.declaration.builtin import attach_declaration
 from headrace.declaration.load import Loaded, in_memory, load_declaration
 from headrace.domain.endpoint import EngineKind
 from headrace.domain.operator_error import OperatorError
+from headrace.engines.declared import lint_engines
 from headrace.fleet.deploy.attach import EndpointUnreachableError, detect_engine
 
 
@@ -18,6 +19,8 @@ class Source:
 
     config: Path | None = None
     """None with no endpoint: the built-in declaration."""
+    overrides: tuple[str, ...] = ()
+    """`key.path=value` texts of `--set`; they stay in force at each reload."""
     endpoint: str | None = None
     """URL of an engine that already runs."""
     engine: EngineKind | None = None
@@ -28,7 +31,8 @@ class Source:
     def arguments(self) -> list[str]:
         """As arguments of `python -m headrace.wiring`."""
         if self.endpoint is None:
-            return ["--config", str(self.config)] if self.config is not None else []
+            config = ["--config", str(self.config)] if self.config is not None else []
+            return [*config, *(f"--set={text}" for text in self.overrides)]
         words = ["--endpoint", self.endpoint]
         words += ["--engine", self.engine.value] if self.engine is not None else []
         words += ["--served-model", self.served_model] if self.served_model is not None else []
@@ -42,7 +46,7 @@ class Source:
                 url, engine=self.engine, model=self.served_model, context_tokens=self.context_tokens
             )
             return lambda: in_memory(declared)
-        return lambda: load_declaration(self.config, environ=environ)
+        return lambda: load_declaration(self.config, environ=environ, overrides=self.overrides, checks=lint_engines)
 
 
 def ask_endpoint(source: Source) -> Source:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from headrace.declaration.model import Model
 from headrace.domain.operator_error import OperatorError
 from headrace.fleet.deploy.models import FetchPhase, FetchProgress, ModelFetchError, ModelStore
 from headrace.fleet.deploy.replica_plan import ReplicaPlan
@@ -14,8 +15,7 @@ class ModelFetch:
     def __init__(self, store: ModelStore) -> None:
         self._store = store
 
-    async def __call__(self, plan: ReplicaPlan, report: Callable[[str], None]) -> Path:
-        model = plan.shape.model
+    async def __call__(self, plan: ReplicaPlan, model: Model, report: Callable[[str], None]) -> Path:
         if model.source is None:
             raise OperatorError(
                 f"model {plan.shape.model_name} has no source, but pool {plan.pool} is to run it",

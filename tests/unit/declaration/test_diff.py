@@ -35,7 +35,7 @@ def test_pools_that_come_and_go_are_one_line_each() -> None:
     pools = {"x": {"model": BUILTIN_MODEL, "engine": "vllm", "endpoints": ["http://a"]}}
     value = builtin_declaration().model_dump() | {"pools": pools}
     assert [str(change) for change in diff(builtin_declaration(), Declaration.model_validate(value))] == [
-        f"- pools.default: {{model: {BUILTIN_MODEL}}}",
+        f"- pools.default: {{batching.max_sequences: 4, model: {BUILTIN_MODEL}}}",
         f"+ pools.x: {{model: {BUILTIN_MODEL}, engine: vllm, endpoints: [http://a]}}",
     ]
 

@@ -41,5 +41,5 @@ def test_paths_lead_to_fields_and_sections() -> None:
 def test_marks_hold_for_what_is_below() -> None:
     """What is inside a secret is secret too."""
     assert has_mark(("pools", "any", "credentials", "headers", "x"), "x-secret")
-    assert not has_mark(("pools", "any", "slots"), "x-secret")
+    assert not has_mark(("pools", "any", "threads"), "x-secret")
     assert has_mark(("gateway", "tls", "key"), "x-path")

@@ -8,15 +8,16 @@ def test_it_knows_every_section_with_description_and_default() -> None:
     schema = declaration_schema()
     assert schema["additionalProperties"] is False
     pool = schema["$defs"]["Pool"]["properties"]
-    assert pool["slots"]["description"]
-    assert pool["slots"]["default"] == 4
-    assert pool["slots"]["anyOf"][0] == {"type": "integer", "minimum": 1, "maximum": 256}
+    assert pool["replicas"]["description"]
+    assert pool["stop_s"]["default"] == 20
+    assert pool["stop_s"]["anyOf"][0] == {"type": "number", "exclusiveMinimum": 0, "maximum": 3600}
+    assert schema["$defs"]["Batching"]["properties"]["max_sequences"]["description"]
     assert schema["$defs"]["Gateway"]["properties"]["listen"]["x-restart"] is True
 
 
 def test_numbers_may_be_references() -> None:
     """An editor does not complain about ${env:NAME} where a number stands."""
     schema = declaration_schema()["$defs"]["Pool"]["properties"]
-    for key in ("slots", "replicas", "embeddings", "stop_s"):
+    for key in ("threads", "replicas", "embeddings", "stop_s"):
         assert any("pattern" in option for option in schema[key]["anyOf"]), key
     assert "anyOf" not in schema["extra_args"]

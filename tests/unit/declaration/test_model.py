@@ -28,7 +28,7 @@ def test_a_pool_runs_one_replica_unless_told_otherwise() -> None:
         {"engine": "openai"},
         {"replicas": 0},
         {"replicas": 65},
-        {"slots": 0},
+        {"batching": {"max_sequences": 0}},
         {"unknown": 1},
     ],
 )

@@ -109,7 +109,7 @@ def test_secrets_never_show(load, problems) -> None:
     assert "canary" not in repr(loaded)
     assert "canary" not in loaded.declaration.model_dump_json()
     assert '"(hidden)"' in loaded.declaration.model_dump_json()
-    broken = text + "    slots: many\n    served_model: ['${env:TOKEN}']\ntenants: ${env:TOKEN}\n"
+    broken = text + "    threads: many\n    served_model: ['${env:TOKEN}']\ntenants: ${env:TOKEN}\n"
     found = problems(broken, TOKEN="canary-123")
     assert len(found) == 3
     assert all("canary" not in str(problem) for problem in found)

@@ -76,7 +76,7 @@ def test_a_wrong_word_gets_the_nearest_one(problems) -> None:
 
 def test_missing_keys_point_to_their_section(problems) -> None:
     """A pool without a model is named at the pool."""
-    (problem,) = problems("version: 1\nmodels: {m: {source: 'file:.'}}\npools:\n  p:\n    slots: 2\n")
+    (problem,) = problems("version: 1\nmodels: {m: {source: 'file:.'}}\npools:\n  p:\n    threads: 2\n")
     assert (problem.line, problem.key, problem.message) == (4, "pools.p.model", "is missing")
 
 

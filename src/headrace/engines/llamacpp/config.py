@@ -2,6 +2,9 @@
 
 import msgspec
 
+DEFAULT_PROMPT_CACHE_MIB = 256
+"""RAM for prompts of slots that were given to others. llama.cpp's own default is 8192."""
+
 
 class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of one llama.cpp server. `context_tokens` and the like are ReplicaSpec's."""
@@ -24,8 +27,7 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     http_threads: int = 512
     """Connections served at once, waiting ones included. llama.cpp's own number is a few more than its slots: with
     more requests than that, even `/health` waits until one is done (measured: 19 s behind 30 streams)."""
-    prompt_cache_mib: int = 256
-    """RAM for prompts of slots that were given to others. llama.cpp's own default is 8192."""
+    prompt_cache_mib: int = DEFAULT_PROMPT_CACHE_MIB
 
 
 EXIT_BAD_CONFIG = 2

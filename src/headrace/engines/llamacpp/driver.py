@@ -1,36 +1,25 @@
-"""The llama.cpp driver: a native `llama-server` from PATH where there is one, else the `xllamacpp` package."""
+"""The llama.cpp driver: what it says and understands; how it is started is in `launch.py`."""
 
 import re
-import shutil
-import sys
-from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
-
-import msgspec
+from collections.abc import Iterator
 
 from headrace.domain.endpoint import EngineKind
 from headrace.domain.errors import ErrorCode
 from headrace.engines.answers import engine_fault, read_error, translate
 from headrace.engines.contract import (
     Dialect,
+    EmittedFlag,
     EngineError,
-    EngineUnavailableError,
     Launch,
+    OptionProblem,
     ProbeReply,
     ProbeVerdict,
     ReplicaSpec,
 )
 from headrace.engines.dialects import ALL_PATHS, OPENAI_OUTPUT_LIMITS, field_table
-from headrace.engines.llamacpp.config import ProcessConfig
-from headrace.engines.llamacpp.gguf_facts import has_pooling
+from headrace.engines.llamacpp.launch import EMITTED, OPTIONS, check, launch
 from headrace.engines.llamacpp.metrics import METRICS
 from headrace.engines.probes import judge
-
-NATIVE_PROGRAM = "llama-server"
-"""Preferred where it is on PATH, since a build for this machine uses its CPU's full instruction set."""
-
-NO_BROWSER_ORIGIN = "https://browsers.invalid"
-"""llama.cpp lets any web page call it unless an origin is named; this one cannot exist."""
 
 _TOO_LONG = (
     re.compile(r"exceeds? the available context size", re.IGNORECASE),
@@ -150,94 +139,23 @@ class LlamacppDriver:
             return EngineError(code=ErrorCode.UNSUPPORTED_PARAMETER, message=answer.message)
         return translate(answer, too_long=_TOO_LONG, engine="llama.cpp")
 
+    @property
+    def emitted_flags(self) -> tuple[EmittedFlag, ...]:
+        return EMITTED
+
+    @property
+    def options(self) -> frozenset[str]:
+        return OPTIONS
+
+    def check_options(self, spec: ReplicaSpec) -> Iterator[OptionProblem]:
+        return check(spec)
+
     def launch(self, spec: ReplicaSpec) -> Launch:
-        """See `contract.Driver`."""
-        if program := shutil.which(NATIVE_PROGRAM):
-            return _launch_native(program, spec)
-        if find_spec("xllamacpp") is None:
-            raise EngineUnavailableError(
-                f"no llama.cpp here: neither {NATIVE_PROGRAM} on PATH nor the Python package xllamacpp. "
-                "Install one, for example `pip install xllamacpp`"
-            )
-        if spec.extra_args:
-            raise EngineUnavailableError(
-                f"pool {spec.pool}: extra_args {list(spec.extra_args)} need {NATIVE_PROGRAM} on PATH; the embedded "
-                "xllamacpp takes none. Leave them out, or install llama-server"
-            )
-        config = msgspec.json.encode(config_of(spec)).decode()
-        return Launch(
-            argv=(sys.executable, "-m", "headrace.engines.llamacpp.process", "--config", config),
-            env={},
-            description=f"llama.cpp in xllamacpp {_xllamacpp_version()}, {spec.threads} thread(s)",
-        )
-
-
-def config_of(spec: ReplicaSpec) -> ProcessConfig:
-    """Resolve a replica to what the process is told."""
-    return ProcessConfig(
-        model_path=str(spec.model_path),
-        served_model=spec.served_model,
-        host=spec.host,
-        port=spec.port,
-        context_tokens=spec.context_tokens,
-        slots=spec.slots,
-        threads=spec.threads,
-        # an embedding's whole input must fit one step; llama.cpp refuses longer ones
-        batch_tokens=spec.context_tokens if spec.embeddings else min(spec.batch_tokens, spec.context_tokens),
-        slot_dir=str(spec.slot_dir),
-        is_embedding=spec.embeddings,
-        pooling="mean" if spec.embeddings and not has_pooling(spec.model_path) else None,
-        chat_template=spec.chat_template,
-    )
-
-
-def _launch_native(program: str, spec: ReplicaSpec) -> Launch:
-    config = config_of(spec)
-    argv = [
-        program,
-        *("--model", config.model_path),
-        *("--alias", config.served_model),
-        *("--host", config.host),
-        *("--port", str(config.port)),
-        *("--ctx-size", str(config.context_tokens * config.slots)),
-        *("--parallel", str(config.slots)),
-        *("--batch-size", str(config.batch_tokens)),
-        *("--ubatch-size", str(config.batch_tokens)),
-        *("--threads", str(config.threads)),
-        *("--threads-batch", str(config.threads)),
-        *("--threads-http", str(config.http_threads)),
-        *("--slot-save-path", config.slot_dir + "/"),
-        "--metrics",
-        "--no-webui",
-        "--jinja",
-    ]
-    if config.is_embedding:
-        argv.append("--embeddings")
-    if config.pooling is not None:
-        argv += ["--pooling", config.pooling]
-    if config.chat_template is not None:
-        argv += ["--chat-template", config.chat_template]
-    return Launch(
-        argv=(*argv, *spec.extra_args),
-        # as variables, since an older llama-server ignores those it does not know but refuses unknown flags
-        env={
-            "LLAMA_ARG_CACHE_RAM": str(config.prompt_cache_mib),
-            "LLAMA_ARG_CORS_ORIGINS": NO_BROWSER_ORIGIN,
-            "LLAMA_ARG_OFFLINE": "1",
-            "LLAMA_ARG_SSE_PING_INTERVAL": "-1",
-        },
-        description=f"llama.cpp in {program}, {spec.threads} thread(s)",
-    )
+        """See `contract.Driver` and `launch.py`."""
+        return launch(spec)
 
 
 def _too_long_message(prompt_tokens: int | None, context_tokens: int | None, fallback: str) -> str:
     if prompt_tokens is None or context_tokens is None:
         return fallback or "the prompt is longer than the model's context"
     return f"the prompt has {prompt_tokens} tokens, and the model's context holds {context_tokens}: shorten the prompt"
-
-
-def _xllamacpp_version() -> str:
-    try:
-        return version("xllamacpp")
-    except PackageNotFoundError:
-        return "(unknown version)"

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from headrace.engines.llamacpp.config import EXIT_BAD_CONFIG, EXIT_LOAD_FAILED, EXIT_PORT_TAKEN, ProcessConfig
-from headrace.engines.llamacpp.driver import NO_BROWSER_ORIGIN
+from headrace.engines.llamacpp.launch import NO_BROWSER_ORIGIN
 
 IDLE_POLL_S = 0.1
 """How often a draining server is asked whether it is idle; twice in a row must say so, since the last bytes of an
@@ -47,12 +47,13 @@ def _start(config: ProcessConfig) -> object:
     """Load the model; the port answers 503 meanwhile, and SIGTERM ends the process at once."""
     xllamacpp: Any = import_module("xllamacpp")  # only now: 100 MB of library
     try:
-        return xllamacpp.Server(_parameters(xllamacpp, config))
+        return xllamacpp.Server(parameters_of(xllamacpp, config))
     except (RuntimeError, ValueError, OSError) as error:
         _fail(EXIT_LOAD_FAILED, f"llama.cpp cannot serve {config.model_path}: {error}")
 
 
-def _parameters(xllamacpp: Any, config: ProcessConfig) -> Any:
+def parameters_of(xllamacpp: Any, config: ProcessConfig) -> Any:
+    """Make the parameters of a server. `headrace engine verify` looks each of them up in the installed package."""
     params = xllamacpp.CommonParams()
     params.model.path = config.model_path
     params.model_alias = {config.served_model}

@@ -1,21 +1,24 @@
 """The driver for any other server of OpenAI's API, a hosted one or an engine without a driver of its own."""
 
 import re
+from collections.abc import Iterator
 
 from headrace.domain.endpoint import EngineKind
 from headrace.domain.errors import ErrorCode
 from headrace.engines.answers import read_error, translate
 from headrace.engines.contract import (
     Dialect,
+    EmittedFlag,
     EngineError,
     EngineUnavailableError,
     Launch,
+    OptionProblem,
     ProbeReply,
     ProbeVerdict,
     ReplicaSpec,
 )
 from headrace.engines.dialects import ALL_PATHS, OPENAI_OUTPUT_LIMITS, field_table
-from headrace.engines.probes import attach_only, judge
+from headrace.engines.probes import judge
 
 _TOO_LONG = (
     re.compile(r"maximum context length", re.IGNORECASE),
@@ -57,5 +60,14 @@ class OpenaiDriver:
             return EngineError(code=ErrorCode.CONTEXT_TOO_LONG, message=answer.message, param=answer.param)
         return translate(answer, too_long=_TOO_LONG, engine="the server")
 
+    emitted_flags: tuple[EmittedFlag, ...] = ()
+    options: frozenset[str] = frozenset()
+
+    def check_options(self, spec: ReplicaSpec) -> Iterator[OptionProblem]:
+        """Nothing: a pool of this engine always has endpoints."""
+        return iter(())
+
     def launch(self, spec: ReplicaSpec) -> Launch:
-        raise EngineUnavailableError(attach_only("a server of OpenAI's API"))
+        raise EngineUnavailableError(
+            "headrace attaches to servers of OpenAI's API and starts none: give the pool endpoints: [URL, ...]"
+        )

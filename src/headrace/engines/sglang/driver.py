@@ -1,20 +1,23 @@
-"""The SGLang driver: attaches to a server that already runs. Source: SGLang 0.5.23 (PyPI wheel), run on CPU."""
+"""The SGLang driver: what it says and understands; `launch.py` starts it. Source: SGLang 0.5.23, run on CPU."""
 
 import re
+from collections.abc import Iterator
 
 from headrace.domain.endpoint import EngineKind
 from headrace.engines.answers import engine_fault, read_error, translate
 from headrace.engines.contract import (
     Dialect,
+    EmittedFlag,
     EngineError,
-    EngineUnavailableError,
     Launch,
+    OptionProblem,
     ProbeReply,
     ProbeVerdict,
     ReplicaSpec,
 )
 from headrace.engines.dialects import ALL_PATHS, HF_SAMPLING_FIELDS, OPENAI_OUTPUT_LIMITS, field_table
-from headrace.engines.probes import attach_only, judge
+from headrace.engines.probes import judge
+from headrace.engines.sglang.launch import EMITTED, OPTIONS, check, launch
 from headrace.engines.sglang.metrics import METRICS
 
 _TOO_LONG = (
@@ -113,5 +116,17 @@ class SglangDriver:
             return engine_fault(f"SGLang: {answer.message}")
         return translate(answer, too_long=_TOO_LONG, engine="SGLang")
 
+    @property
+    def emitted_flags(self) -> tuple[EmittedFlag, ...]:
+        return EMITTED
+
+    @property
+    def options(self) -> frozenset[str]:
+        return OPTIONS
+
+    def check_options(self, spec: ReplicaSpec) -> Iterator[OptionProblem]:
+        return check(spec)
+
     def launch(self, spec: ReplicaSpec) -> Launch:
-        raise EngineUnavailableError(attach_only("SGLang"))
+        """See `contract.Driver` and `launch.py`."""
+        return launch(spec)

@@ -1,20 +1,23 @@
-"""The TensorRT-LLM driver: attaches to `trtllm-serve` that already runs. Read from its sources; never run by us."""
+"""The TensorRT-LLM driver: what it says and understands; `launch.py` starts it. Read from its sources, never run."""
 
 import re
+from collections.abc import Iterator
 
 from headrace.domain.endpoint import EngineKind
 from headrace.engines.answers import engine_fault, read_error, translate
 from headrace.engines.contract import (
     Dialect,
+    EmittedFlag,
     EngineError,
-    EngineUnavailableError,
     Launch,
+    OptionProblem,
     ProbeReply,
     ProbeVerdict,
     ReplicaSpec,
 )
 from headrace.engines.dialects import GENERATION_PATHS, HF_SAMPLING_FIELDS, OPENAI_OUTPUT_LIMITS, field_table
-from headrace.engines.probes import attach_only, judge
+from headrace.engines.probes import judge
+from headrace.engines.tensorrt_llm.launch import EMITTED, OPTIONS, check, launch
 from headrace.engines.tensorrt_llm.metrics import METRICS
 
 _TOO_LONG = (
@@ -93,5 +96,17 @@ class TensorrtLlmDriver:
             return engine_fault(f"TensorRT-LLM: {answer.message}")
         return translate(answer, too_long=_TOO_LONG, engine="TensorRT-LLM")
 
+    @property
+    def emitted_flags(self) -> tuple[EmittedFlag, ...]:
+        return EMITTED
+
+    @property
+    def options(self) -> frozenset[str]:
+        return OPTIONS
+
+    def check_options(self, spec: ReplicaSpec) -> Iterator[OptionProblem]:
+        return check(spec)
+
     def launch(self, spec: ReplicaSpec) -> Launch:
-        raise EngineUnavailableError(attach_only("TensorRT-LLM"))
+        """See `contract.Driver` and `launch.py`."""
+        return launch(spec)

@@ -1,20 +1,23 @@
-"""The vLLM driver: attaches to `vllm serve` that already runs. Source: vLLM 0.33.0's wheel; 0.32.0 run on CPU."""
+"""The vLLM driver: what it says and understands; `launch.py` starts it. Source: vLLM 0.33.0; 0.32.0 run on CPU."""
 
 import re
+from collections.abc import Iterator
 
 from headrace.domain.endpoint import EngineKind
 from headrace.engines.answers import read_error, translate
 from headrace.engines.contract import (
     Dialect,
+    EmittedFlag,
     EngineError,
-    EngineUnavailableError,
     Launch,
+    OptionProblem,
     ProbeReply,
     ProbeVerdict,
     ReplicaSpec,
 )
 from headrace.engines.dialects import ALL_PATHS, HF_SAMPLING_FIELDS, OPENAI_OUTPUT_LIMITS, field_table
-from headrace.engines.probes import attach_only, judge
+from headrace.engines.probes import judge
+from headrace.engines.vllm.launch import EMITTED, OPTIONS, check, launch
 from headrace.engines.vllm.metrics import METRICS
 
 _TOO_LONG = (
@@ -92,5 +95,17 @@ class VllmDriver:
     def translate_error(self, status: int, body: bytes) -> EngineError:
         return translate(read_error(status, body), too_long=_TOO_LONG, engine="vLLM")
 
+    @property
+    def emitted_flags(self) -> tuple[EmittedFlag, ...]:
+        return EMITTED
+
+    @property
+    def options(self) -> frozenset[str]:
+        return OPTIONS
+
+    def check_options(self, spec: ReplicaSpec) -> Iterator[OptionProblem]:
+        return check(spec)
+
     def launch(self, spec: ReplicaSpec) -> Launch:
-        raise EngineUnavailableError(attach_only("vLLM"))
+        """See `contract.Driver` and `launch.py`."""
+        return launch(spec)

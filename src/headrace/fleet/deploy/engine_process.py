@@ -41,7 +41,8 @@ class WardenPlan:
 
 def launch_digest(launch: Launch) -> str:
     """Tell one command from another: an engine is adopted only under the very command it was started with."""
-    text = json.dumps([list(launch.argv), sorted(launch.env.items())])
+    files = sorted((str(path), text) for path, text in launch.files.items())
+    text = json.dumps([list(launch.argv), sorted(launch.env.items()), *([files] if files else [])])
     return hashlib.sha256(text.encode()).hexdigest()
 
 

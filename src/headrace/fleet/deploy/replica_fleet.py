@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from headrace.declaration.addresses import parse_endpoint_url
 from headrace.declaration.gateway_plan import EndpointAddress
 from headrace.declaration.model import Declaration
-from headrace.domain.endpoint import ReplicaPhase
+from headrace.domain.endpoint import EngineKind, ReplicaPhase
 from headrace.domain.operator_error import OperatorError
 from headrace.engines.threads import usable_cores
 from headrace.fleet.deploy.core.reconcile import Running, Steps, Wanted, reconcile
 from headrace.fleet.deploy.core.threads import ThreadDemand, TooManyThreadsError, allot_threads
 from headrace.fleet.deploy.engine_process import end_stray, find_adoptable
 from headrace.fleet.deploy.machine import available_memory_bytes, resident_bytes
-from headrace.fleet.deploy.replica_plan import EngineShape, ReplicaPlan, bounds_of, shape_of
+from headrace.fleet.deploy.replica_plan import EngineShape, ReplicaPlan, bounds_of, computes_on_cpu, shape_of
 from headrace.fleet.deploy.replica_runner import ReplicaRunner, ReplicaServices
 from headrace.fleet.deploy.state_files import file_stem
 
@@ -105,13 +105,15 @@ class ReplicaFleet:
     def _shapes(self, declaration: Declaration) -> dict[str, EngineShape]:
         pools = {name: pool for name, pool in declaration.pools.items() if not pool.is_remote}
         demands = {
-            name: ThreadDemand(replicas=pool.replica_count, threads=pool.threads) for name, pool in pools.items()
+            name: ThreadDemand(replicas=pool.replica_count, threads=pool.threads)
+            for name, pool in pools.items()
+            if computes_on_cpu(pool)
         }
         try:
             threads = allot_threads(self._machine_threads, demands)
         except TooManyThreadsError as error:
             raise OperatorError(str(error), hint="Lower pools.*.threads or replicas, or leave threads out.") from error
-        return {name: shape_of(declaration, name, threads[name]) for name in pools}
+        return {name: shape_of(declaration, name, threads.get(name, 1)) for name in pools}
 
     def _carry_out(self, step: Steps[EngineShape], declaration: Declaration) -> None:
         pool = declaration.pools.get(step.pool)
@@ -136,7 +138,7 @@ class ReplicaFleet:
     async def _replace(self, plans: Sequence[ReplicaPlan], ending: Sequence[ReplicaRunner]) -> None:
         """New ones beside the old ones, or, where memory is short, after them."""
         if not all(_fits_beside(runner) for runner in ending):
-            self._services.log.warning("memory is short: the old replicas end before the new ones start")
+            self._services.log.warning("no memory for both: the old replicas end before the new ones start")
             for runner in ending:
                 runner.request_stop()
             await asyncio.gather(*(runner.wait_for(ReplicaPhase.STOPPED) for runner in ending))
@@ -185,6 +187,10 @@ class ReplicaFleet:
 
 
 def _fits_beside(runner: ReplicaRunner) -> bool:
+    """Whether a replacement has room beside it. An engine on a GPU takes most of it, so there never is."""
+    shape = runner.plan.shape
+    if shape.engine is not EngineKind.LLAMACPP and shape.options.runtime.device == "gpu":
+        return False
     pid = runner.process.pid if runner.process else None
     needed, available = resident_bytes(pid) if pid else None, available_memory_bytes()
     return needed is None or available is None or needed * MEMORY_MARGIN < available

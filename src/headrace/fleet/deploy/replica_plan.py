@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from headrace.declaration.engine_options import EngineOptions
 from headrace.declaration.model import Declaration, Model, Pool
 from headrace.domain.endpoint import EngineKind
 
@@ -13,12 +14,17 @@ class EngineShape:
     engine: EngineKind
     model_name: str
     model: Model
+    """As its engine reads it."""
+    draft: Model | None
+    """The model of speculative decoding, where one is declared."""
     served_model: str
-    slots: int
     threads: int
-    batch_tokens: int
     embeddings: bool
-    extra_args: tuple[str, ...]
+    options: EngineOptions
+    port: int | None
+    """Of the pool's first replica; None: a free one is chosen."""
+    drain_s: float | None
+    """The pool's `stop_s` where the engine itself is told how long it may drain, so that a change needs a restart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,17 +61,25 @@ class ReplicaPlan:
 def shape_of(declaration: Declaration, pool_name: str, threads: int) -> EngineShape:
     """Resolve one pool's section to the shape of each of its replicas."""
     pool = declaration.pools[pool_name]
+    options = pool.options
+    draft = options.speculative.model if options.speculative is not None else None
     return EngineShape(
         engine=pool.engine,
         model_name=pool.model,
-        model=declaration.models[pool.model],
+        model=declaration.models[pool.model].for_engine(pool.engine),
+        draft=declaration.models[draft].for_engine(pool.engine) if draft is not None else None,
         served_model=pool.served_model or pool.model,
-        slots=pool.slots,
         threads=threads,
-        batch_tokens=pool.batch_tokens,
         embeddings=pool.embeddings,
-        extra_args=pool.extra_args,
+        options=options,
+        port=pool.port,
+        drain_s=pool.stop_s if pool.engine is EngineKind.VLLM else None,
     )
+
+
+def computes_on_cpu(pool: Pool) -> bool:
+    """Whether the pool's replicas share the machine's cores."""
+    return pool.engine is EngineKind.LLAMACPP or pool.options.runtime.device == "cpu"
 
 
 def bounds_of(pool: Pool) -> ReplicaBounds:

@@ -10,10 +10,11 @@ from typing import Literal, Protocol
 import httpx
 from structlog.typing import FilteringBoundLogger
 
+from headrace.declaration.model import Model
 from headrace.domain.clock import Clock
 from headrace.domain.endpoint import EngineKind, ReplicaPhase
 from headrace.domain.operator_error import OperatorError
-from headrace.engines.contract import Driver, EngineUnavailableError, Launch, ReplicaSpec
+from headrace.engines.contract import Driver, EngineUnavailableError, Launch
 from headrace.fleet.deploy.core.replica import (
     AbandonFetch,
     AwaitIdle,
@@ -52,12 +53,18 @@ from headrace.fleet.deploy.engine_process import (
     start_engine,
 )
 from headrace.fleet.deploy.inquiry import probe_engine, warm_engine
-from headrace.fleet.deploy.ports import choose_port
+from headrace.fleet.deploy.ports import choose_port, find_holder, is_port_free
 from headrace.fleet.deploy.replica_plan import ReplicaBounds, ReplicaPlan
+from headrace.fleet.deploy.replica_spec import (
+    ENGINE_HOST,
+    check_options,
+    make_spec,
+    require_program,
+    write_launch_files,
+)
 from headrace.fleet.deploy.state_files import engine_log_path, engine_state_path
 from headrace.settings import Settings
 
-ENGINE_HOST = "127.0.0.1"
 HURRY_S = 1.0
 """Bound of a hurried end: SIGTERM first even then, so that an engine may free what it holds."""
 
@@ -68,7 +75,7 @@ class FetchFn(Protocol):
     Raises: OperatorError.
     """
 
-    def __call__(self, plan: ReplicaPlan, report: Callable[[str], None]) -> Awaitable[Path]: ...
+    def __call__(self, plan: ReplicaPlan, model: Model, report: Callable[[str], None]) -> Awaitable[Path]: ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,6 +121,7 @@ class ReplicaRunner:
         self.fetch_text = ""
         self.is_stopping = False
         self._model_path = Path()
+        self._draft_path: Path | None = None
         self._wake: asyncio.TimerHandle | None = None
         self._inquiry: asyncio.Task[None] | None = None
         self._fetching: asyncio.Task[None] | None = None
@@ -227,7 +235,10 @@ class ReplicaRunner:
             self.fetch_text = text
 
         try:
-            self._model_path = await self._services.fetch(self.plan, report)
+            shape = self.plan.shape
+            self._model_path = await self._services.fetch(self.plan, shape.model, report)
+            if shape.draft is not None:
+                self._draft_path = await self._services.fetch(self.plan, shape.draft, report)
         except OperatorError as error:
             self._events.put_nowait(FetchFailed(str(error)))
         else:
@@ -261,11 +272,25 @@ class ReplicaRunner:
                 return adopt_engine(left, self._warden_plan(state_path)), True
             self._services.log.info("engine of an earlier supervisor differs: ended", replica=self.plan.endpoint)
             await end_stray(left, self.plan.bounds.stop_s)
-        preferred = self.port or (left.port if left else None)
-        others = self._services.ports - ({self.port} if self.port else set[int]())
-        self._take_port(choose_port(ENGINE_HOST, others, seed=str(settings.state_dir), preferred=preferred))
+        self._take_port(self._choose_port(left.port if left else None))
         assert self.port is not None
-        return await start_engine(self._launch(self.port), self._warden_plan(state_path)), False
+        launch = self._launch(self.port)
+        require_program(self.plan, launch)
+        write_launch_files(launch)
+        return await start_engine(launch, self._warden_plan(state_path)), False
+
+    def _choose_port(self, left: int | None) -> int:
+        """The declared port, or else the one it had, or else a free one. Raises: OperatorError."""
+        others = self._services.ports - ({self.port} if self.port else set[int]())
+        if self.plan.shape.port is None:
+            seed = str(self._services.settings.state_dir)
+            return choose_port(ENGINE_HOST, others, seed=seed, preferred=self.port or left)
+        port = self.plan.shape.port + self.plan.number
+        if port in others or not is_port_free(ENGINE_HOST, port):
+            holder = find_holder(port)
+            held = f", held by {holder}" if holder else ""
+            raise OperatorError(f"port {port} is taken{held}", hint=f"Change pools.{self.plan.pool}.port.")
+        return port
 
     def _take_port(self, port: int) -> None:
         if self.port is not None:
@@ -274,25 +299,10 @@ class ReplicaRunner:
         self._services.ports.add(port)
 
     def _launch(self, port: int) -> Launch:
-        shape = self.plan.shape
-        launch = self._services.driver_for(shape.engine).launch(
-            ReplicaSpec(
-                pool=self.plan.pool,
-                replica=self.plan.number,
-                served_model=shape.served_model,
-                model_path=self._model_path,
-                host=ENGINE_HOST,
-                port=port,
-                context_tokens=shape.model.context_tokens,
-                slots=shape.slots,
-                threads=shape.threads,
-                batch_tokens=shape.batch_tokens,
-                embeddings=shape.embeddings,
-                slot_dir=self._services.settings.slot_dir,
-                chat_template=shape.model.chat_template,
-                extra_args=shape.extra_args,
-            )
-        )
+        driver, settings = self._services.driver_for(self.plan.shape.engine), self._services.settings
+        spec = make_spec(self.plan, settings, port=port, model_path=self._model_path, draft_path=self._draft_path)
+        check_options(driver, spec)
+        launch = driver.launch(spec)
         self.launch_description = launch.description
         return launch
 

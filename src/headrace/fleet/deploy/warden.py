@@ -168,7 +168,14 @@ class Warden:
         if self._kill_mono_s is None:
             self._reason = reason
             self._kill_mono_s = time.monotonic() + bound_s
-            self._signal_group(signal.SIGTERM)
+            self._signal_engine(signal.SIGTERM)
+
+    def _signal_engine(self, number: int) -> None:
+        """Tell the engine alone: workers of vLLM and SGLang that hear SIGTERM themselves cut the streams that run."""
+        try:
+            os.kill(self._engine_pid, number)
+        except ProcessLookupError:
+            pass  # Gone already.
 
     def _signal_group(self, number: int) -> None:
         try:

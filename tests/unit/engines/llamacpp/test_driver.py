@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from headrace.declaration.engine_options import Batching, EngineOptions
 from headrace.engines.contract import EngineUnavailableError, ReplicaSpec
-from headrace.engines.llamacpp import driver as driver_module
-from headrace.engines.llamacpp.driver import LlamacppDriver, config_of
+from headrace.engines.llamacpp import launch as launch_module
+from headrace.engines.llamacpp.driver import LlamacppDriver
+from headrace.engines.llamacpp.launch import process_config
 
 FLAGS = Path(__file__).parents[3] / "captures" / "llamacpp" / "llama_server_flags.txt"
 
@@ -26,11 +28,12 @@ def spec(tmp_path: Path) -> ReplicaSpec:
         host="127.0.0.1",
         port=4321,
         context_tokens=1024,
-        slots=3,
         threads=2,
-        batch_tokens=256,
         embeddings=False,
         slot_dir=tmp_path / "slots",
+        file_dir=tmp_path / "files",
+        stop_s=20,
+        options=EngineOptions(batching=Batching(max_sequences=3, batched_tokens=256)),
         chat_template="{{ messages }}",
     )
 
@@ -77,9 +80,10 @@ def test_every_flag_is_one_that_llama_server_has(spec: ReplicaSpec, native: Path
 
 
 def test_extra_arguments_come_last_so_that_they_win(spec: ReplicaSpec, native: Path):
-    """An operator's own arguments override ours."""
-    launch = LlamacppDriver().launch(replace(spec, extra_args=("--threads", "7")))
-    assert launch.argv[-2:] == ("--threads", "7")
+    """An operator's own arguments follow ours."""
+    options = spec.options.model_copy(update={"extra_args": ("--numa", "isolate")})
+    launch = LlamacppDriver().launch(replace(spec, options=options))
+    assert launch.argv[-2:] == ("--numa", "isolate")
 
 
 def test_without_a_native_server_xllamacpp_runs_in_a_process_of_its_own(spec: ReplicaSpec, no_native: None):
@@ -93,8 +97,9 @@ def test_without_a_native_server_xllamacpp_runs_in_a_process_of_its_own(spec: Re
 
 def test_extra_arguments_without_a_native_server_are_refused(spec: ReplicaSpec, no_native: None):
     """They are never dropped in silence."""
+    options = spec.options.model_copy(update={"extra_args": ("--mlock",)})
     with pytest.raises(EngineUnavailableError, match="extra_args"):
-        LlamacppDriver().launch(replace(spec, extra_args=("--mlock",)))
+        LlamacppDriver().launch(replace(spec, options=options))
 
 
 def test_without_any_llama_cpp_the_error_says_how_to_get_it(
@@ -105,12 +110,12 @@ def test_without_any_llama_cpp_the_error_says_how_to_get_it(
     def find_nothing(name: str) -> ModuleSpec | None:
         return None
 
-    monkeypatch.setattr(driver_module, "find_spec", find_nothing)
+    monkeypatch.setattr(launch_module, "find_spec", find_nothing)
     with pytest.raises(EngineUnavailableError, match="llama-server on PATH nor the Python package xllamacpp"):
         LlamacppDriver().launch(spec)
 
 
 def test_the_batch_is_never_larger_than_the_context(spec: ReplicaSpec):
     """A small context bounds the batch; embeddings need the whole input in one step."""
-    assert config_of(replace(spec, context_tokens=128)).batch_tokens == 128
-    assert config_of(replace(spec, embeddings=True)).batch_tokens == 1024
+    assert process_config(replace(spec, context_tokens=128)).batch_tokens == 128
+    assert process_config(replace(spec, embeddings=True)).batch_tokens == 1024

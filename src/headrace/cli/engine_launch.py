@@ -1,0 +1,83 @@
+"""`headrace engine launch`: how each pool's engine would be started, without starting anything."""
+
+import os
+import re
+import shlex
+from typing import Annotated
+
+import typer
+
+from headrace.cli.options import ConfigOption, JsonOption, SetOption
+from headrace.cli.output import emit
+from headrace.declaration.load import find_declaration, load_declaration
+from headrace.domain.operator_error import OperatorError
+from headrace.engines.declared import lint_engines
+from headrace.fleet.deploy.launch_preview import LaunchPreview, preview_launches
+from headrace.settings import load_settings
+
+PoolOption = Annotated[
+    str | None, typer.Option("--pool", "-p", metavar="POOL", help="Only this pool; default: all that headrace runs.")
+]
+SECRET_NAME = re.compile(r"key|token|secret|passw|credential", re.IGNORECASE)
+
+
+def launch(
+    config: ConfigOption = None, pool: PoolOption = None, overrides: SetOption = None, as_json: JsonOption = False
+) -> None:
+    """Print how each pool's engine would be started, without starting anything.
+
+    One flag a line, with the environment and the files that it adds, and what declared values became. Nothing is
+    fetched: a model that is not here yet is shown where it will be.
+    """
+    path = find_declaration(config, environ=os.environ)
+    loaded = load_declaration(
+        path, environ=os.environ, is_elsewhere=True, overrides=overrides or (), checks=lint_engines
+    )
+    previews = preview_launches(loaded.declaration, load_settings(), pool=pool)
+    if not previews:
+        raise OperatorError("no pool here is run by headrace: all have endpoints")
+    shown = [_document(preview) for preview in previews]
+    emit("engine-launch", {"launches": shown}, as_json=as_json, human=lambda: "\n\n".join(map(launch_text, previews)))
+
+
+def launch_text(preview: LaunchPreview) -> str:
+    """Write a launch for people and shells: comments, variables, the command with one flag a line, files."""
+    launch = preview.launch
+    lines = [f"# pool {preview.pool}: {launch.description}"]
+    lines += [f"# {note}" for note in launch.notes]
+    if preview.port_is_chosen:
+        lines.append("# the port is chosen at the start, as the pool declares none")
+    lines += [f"{name}={shlex.quote(value)} \\" for name, value in _shown_env(preview).items()]
+    lines.append(" \\\n".join(_command_lines(launch.argv)))
+    for path, text in launch.files.items():
+        lines += [f"# {path}:", *(f"#   {line}" for line in text.splitlines())]
+    return "\n".join(lines)
+
+
+def _command_lines(argv: tuple[str, ...]) -> list[str]:
+    """Break before each long flag, and keep its values beside it."""
+    lines: list[list[str]] = [[]]
+    for word in argv:
+        if word.startswith("--"):
+            lines.append([])
+        lines[-1].append(shlex.quote(word))
+    return [("  " if number else "") + " ".join(line) for number, line in enumerate(lines)]
+
+
+def _shown_env(preview: LaunchPreview) -> dict[str, str]:
+    return {
+        name: "(hidden)" if SECRET_NAME.search(name) else value for name, value in sorted(preview.launch.env.items())
+    }
+
+
+def _document(preview: LaunchPreview) -> dict[str, object]:
+    launch = preview.launch
+    return {
+        "pool": preview.pool,
+        "engine": preview.engine,
+        "argv": list(launch.argv),
+        "env": _shown_env(preview),
+        "files": {str(path): text for path, text in launch.files.items()},
+        "notes": list(launch.notes),
+        "port_is_chosen": preview.port_is_chosen,
+    }

@@ -1,0 +1,69 @@
+"""What `headrace engine launch` shows: the command of each pool's first replica, as for a start, starting nothing."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.declaration.model import Declaration
+from headrace.declaration.model_source import FileSource, HuggingFaceSource, PypiSource, parse_source
+from headrace.domain.operator_error import OperatorError
+from headrace.engines.contract import Launch
+from headrace.engines.registry import driver_for
+from headrace.fleet.deploy.replica_plan import ReplicaPlan, bounds_of, shape_of
+from headrace.fleet.deploy.replica_spec import make_spec
+from headrace.settings import Settings
+
+UNKNOWN_PORT = 8000
+"""Shown where the pool declares no port."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchPreview:
+    """How one pool's first replica would be started."""
+
+    pool: str
+    engine: str
+    port_is_chosen: bool
+    """No port is declared: another one than shown is chosen at the start."""
+    launch: Launch
+
+
+def preview_launches(declaration: Declaration, settings: Settings, *, pool: str | None = None) -> list[LaunchPreview]:
+    """Return the launches of all pools that headrace runs, or of `pool`.
+
+    Raises: OperatorError, EngineUnavailableError.
+    """
+    own = [name for name, section in declaration.pools.items() if not section.is_remote]
+    if pool is not None and pool not in own:
+        raise OperatorError(f"headrace runs no pool {pool}", hint=f"It runs: {', '.join(own) or 'none'}.")
+    return [_preview(declaration, name, settings) for name in own if pool in (None, name)]
+
+
+def _preview(declaration: Declaration, name: str, settings: Settings) -> LaunchPreview:
+    pool = declaration.pools[name]
+    shape = shape_of(declaration, name, pool.threads or 1)
+    plan = ReplicaPlan(pool=name, number=0, shape=shape, bounds=bounds_of(pool))
+    spec = make_spec(
+        plan,
+        settings,
+        port=pool.port or UNKNOWN_PORT,
+        model_path=place_of(shape.model.source, settings),
+        draft_path=place_of(shape.draft.source, settings) if shape.draft is not None else None,
+    )
+    launch = driver_for(pool.engine).launch(spec)
+    return LaunchPreview(pool=name, engine=pool.engine.value, port_is_chosen=pool.port is None, launch=launch)
+
+
+def place_of(source: str | None, settings: Settings) -> Path:
+    """Return where a model is or will be, without fetching it."""
+    parsed = parse_source(source) if source is not None else None
+    match parsed:
+        case FileSource(path=path):
+            return path
+        case HuggingFaceSource(repository=repository, revision=revision, file=None):
+            return settings.cache_dir / "snapshots" / repository.replace("/", "--") / revision
+        case HuggingFaceSource(file=str(file)):
+            return settings.cache_dir / "blobs" / Path(file).name
+        case PypiSource(member=member):
+            return settings.cache_dir / "blobs" / Path(member).name
+        case _:
+            return Path("model")

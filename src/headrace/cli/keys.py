@@ -1,6 +1,7 @@
 """`headrace keys`: create, list and revoke API keys. Works with and without a running instance."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +12,9 @@ from headrace.domain.ids import KeyId, TenantId
 from headrace.domain.tenant import Scope
 from headrace.tenancy.key_view import KeyView, view_key
 from headrace.tenancy.key_wish import check_key_wish, expiry, parse_span_s
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 app = verb_app()
 
@@ -70,13 +74,7 @@ def list_keys(tenant: ListTenantOption = None, config: ConfigOption = None, as_j
         records = access.keys.list_keys(tenant=None if tenant is None else TenantId(tenant))
         now = access.clock.wall_at()
     views = [view_key(record, now) for record in records]
-    columns = ("id", "tenant", "scope", "state", "models", "created (UTC)", "expires (UTC)", "name")
-    emit(
-        "keys",
-        views,
-        as_json=as_json,
-        human=lambda: table(columns, map(_row, views)) if views else "There are no keys.",
-    )
+    emit("keys", views, as_json=as_json, human=lambda: keys_table(views) if views else "There are no keys.")
 
 
 @app.command(epilog="Example: headrace keys revoke k7f3q2m5xa")
@@ -87,6 +85,12 @@ def revoke(key_id: KeyIdArgument, config: ConfigOption = None, as_json: JsonOpti
         access.announce_key_change()
         shown = view_key(record, access.clock.wall_at())
     emit("key", shown, as_json=as_json, human=f"Revoked {record.key_id} (tenant {record.tenant}).")
+
+
+def keys_table(views: Sequence[KeyView]) -> "RenderableType":
+    """Show keys; never their secrets."""
+    columns = ("id", "tenant", "scope", "state", "models", "created (UTC)", "expires (UTC)", "name")
+    return table(columns, map(_row, views))
 
 
 def _row(key: KeyView) -> tuple[object, ...]:

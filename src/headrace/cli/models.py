@@ -1,8 +1,9 @@
 """`headrace models`: what is declared, where it comes from, whether it is here and whether it can be called."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +17,9 @@ from headrace.fleet.deploy.models import FetchProgress, ModelFetchError, ModelSt
 from headrace.fleet.deploy.state_files import find_supervisor
 from headrace.settings import Settings, load_settings
 from headrace.wiring.model_fetch import describe
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 app = verb_app()
 
@@ -51,6 +55,11 @@ def models(config: ConfigOption = None, is_fetching: FetchOption = False, as_jso
     for name, model in declaration.models.items():
         fetched = _fetch(store, name, model, is_silent=as_json) if is_fetching and model.source else None
         rows.append(_row(settings, declaration, name, model, states.get(name), fetched))
+    emit("models", rows, as_json=as_json, human=lambda: models_table(rows))
+
+
+def models_table(rows: Sequence[ModelRow]) -> "RenderableType":
+    """Show models, where they come from and what they do."""
     columns = ("model", "source", "cached", "requantize", "context tokens", "pools", "state")
     cells = [
         (
@@ -59,12 +68,12 @@ def models(config: ConfigOption = None, is_fetching: FetchOption = False, as_jso
             _yes_no(row.is_cached),
             row.requantize,
             row.context_tokens,
-            ", ".join(row.pools),
+            ", ".join(row.pools) or None,
             row.state,
         )
         for row in rows
     ]
-    emit("models", rows, as_json=as_json, human=lambda: table(columns, cells))
+    return table(columns, cells)
 
 
 def _row(

@@ -13,13 +13,14 @@ import typer
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-    from rich.table import Table
+
+    from headrace.cli.fit_table import FitTable
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_PROBLEMS = 3
 
-PIPE_WIDTH = 200
+PIPE_WIDTH = 1000
 """Columns where the output is no terminal: wide enough that `grep` finds whole rows."""
 
 
@@ -61,18 +62,14 @@ def console(*, stderr: bool = False) -> "Console":
     return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> "Table":
-    """Make a plain table; None in a cell reads "-". Columns name their units, such as "age s"."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> "FitTable":
+    """Make a plain table; None in a cell reads "-". Columns name their units, such as "age s".
 
-    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        made.add_column(column, overflow="fold")
-    for row in rows:
-        made.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
-    return made
+    The first column names the row: where the screen is too narrow for a table, each row becomes a block of lines.
+    """
+    from headrace.cli.fit_table import FitTable
+
+    return FitTable(columns, [["-" if cell is None else str(cell) for cell in row] for row in rows], title)
 
 
 def show_error(message: str, *, hint: str | None = None) -> None:

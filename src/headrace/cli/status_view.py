@@ -15,7 +15,8 @@ def status_view(status: InstanceStatus) -> RenderableType:
     parts: list[RenderableType] = [
         Text(f"headrace {status.version}, pid {status.pid}, up {seconds(now_at() - status.started_at)}"),
         Text(f"declaration  {status.config_file or '(built in)'}, plan revision {status.plan_revision}"),
-        Text(f"inference    {status.inference_url}    control {status.control_url}"),
+        Text(f"inference    {status.inference_url}"),
+        Text(f"control      {status.control_url}"),
         Text(f"state        {'ready' if status.is_ready else 'not ready'}: {status.reason}"),
         Text(""),
     ]

@@ -70,7 +70,7 @@ def usage(
     if output is UsageFormat.CSV and not as_json:
         print(_csv(report), end="")
         return
-    emit("usage", report, as_json=as_json or output is UsageFormat.JSON, human=lambda: _table(report))
+    emit("usage", report, as_json=as_json or output is UsageFormat.JSON, human=lambda: usage_table(report))
 
 
 @app.command(epilog="Example: headrace usage verify")
@@ -87,7 +87,8 @@ def verify(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         raise typer.Exit(EXIT_PROBLEMS)
 
 
-def _table(report: UsageReport) -> "RenderableType":
+def usage_table(report: UsageReport) -> "RenderableType":
+    """Show sums by group, and in total."""
     rows: list[tuple[object, ...]] = [(row.group or "(unknown)", *_cells(row)) for row in report.rows]
     rows.append(("total", *_cells(report.total)))
     span = f"{_moment(report.since_at)} to {_moment(report.until_at)} UTC; latencies as the gateway saw them"

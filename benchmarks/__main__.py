@@ -1,4 +1,7 @@
-"""`python -m benchmarks`: measure and report. `... soak`: a million requests. `... micro`: our own code alone."""
+"""`python -m benchmarks`: measure and report. `... soak`: a million requests. `... micro`: our own code alone.
+
+`... simulated`: whether one simulated engine keeps its times with a thousand streams.
+"""
 
 import argparse
 import shutil
@@ -6,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import soak
+from benchmarks import simulated, soak
 from benchmarks.machine import read_machine
 from benchmarks.measure import Bench, Results, say
 from benchmarks.native import CACHE, FOLDER, build_native
@@ -54,6 +57,8 @@ def _names(allowed: Sequence[str]):
 def main(arguments: Sequence[str]) -> int:
     if arguments[:1] == ["soak"]:
         return soak.main(arguments[1:])
+    if arguments[:1] == ["simulated"]:
+        return simulated.main(arguments[1:])
     if arguments[:1] == ["micro"]:
         from benchmarks.micro import command as micro  # imports headrace, which measuring from outside must not
 

@@ -216,6 +216,26 @@ def test_a_crash_loop_shows_the_engines_last_words(tmp_path: Path) -> None:
         instance.end()
 
 
+def test_ctrl_c_while_detaching_leaves_it_running_and_says_so(tmp_path: Path) -> None:
+    """Ctrl-C ends the waiting, not the instance; the next `up` waits again and still shows the key."""
+    instance = Instance(tmp_path, STANDIN_LOAD_S="3")
+    try:
+        process = instance.begin("up", "--detach")
+        wait_until(lambda: (instance.state_dir / "run" / "supervisor.json").exists(), "the supervisor")
+
+        process.send_signal(signal.SIGINT)
+        out, said = process.communicate(timeout=60)
+
+        assert (process.returncode, out) == (1, "")
+        assert f"headrace goes on in the background (pid {instance.supervisor_pid()})" in said
+        assert "headrace down" in said
+        welcome = instance.up()
+        assert welcome["api_key"]
+        assert instance.call() == 200
+    finally:
+        instance.end()
+
+
 def test_ctrl_c_in_the_foreground_drains_and_stops(instance: Instance) -> None:
     """In the foreground one Ctrl-C stops everything."""
     argv = [sys.executable, "-m", "headrace.cli.main", "up", "--json"]

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -55,7 +55,8 @@ def up(
 ) -> None:
     """Start the declared engines and the gateway, then print URL, key and a first request.
 
-    In the foreground until Ctrl-C (a second one hurries), or with --detach in the background.
+    In the foreground until Ctrl-C (a second one hurries), or with --detach in the background: then Ctrl-C ends only
+    the waiting.
     """
     if endpoint is not None and (config is not None or overrides):
         fail("--endpoint excludes --config and --set", code=EXIT_USAGE)
@@ -117,13 +118,17 @@ def _detach(settings: Settings, source: Source) -> None:
             stderr=output,
             start_new_session=True,
         )
-    with ControlClient(settings, timeout_s=5.0) as client:
-        while process.poll() is None:
-            found = find_supervisor(settings)
-            if found is not None and found.process.pid == process.pid and client.try_status() is not None:
-                process.returncode = 0  # It goes on without us.
-                return
-            time.sleep(POLL_S)
+    try:
+        with ControlClient(settings, timeout_s=5.0) as client:
+            while process.poll() is None:
+                found = find_supervisor(settings)
+                if found is not None and found.process.pid == process.pid and client.try_status() is not None:
+                    process.returncode = 0  # It goes on without us.
+                    return
+                time.sleep(POLL_S)
+    except KeyboardInterrupt:
+        process.returncode = 0
+        _leave_running(process.pid)
     raise OperatorError(_last_words(output_path) or f"the supervisor ended with status {process.returncode}")
 
 
@@ -144,11 +149,24 @@ def _await_ready(settings: Settings, timeout_s: float, *, as_json: bool) -> Inst
             time.sleep(POLL_S)  # It is stopping: its last words come at its end.
         words = _last_words(settings.log_dir / "supervisor.err")
         raise OperatorError(f"the supervisor stopped: {words or error.message}") from error
+    except KeyboardInterrupt:
+        progress.close()
+        found = find_supervisor(settings)
+        _leave_running(found.process.pid if found else None)
     finally:
         progress.close()
     for line in failing_replicas(status):
         show_error(line)
     return status
+
+
+def _leave_running(pid: int | None) -> NoReturn:
+    """Ctrl-C while waiting: what runs in a session of its own is not touched; say so, and how to go on."""
+    fail(
+        f"no longer waiting; headrace goes on in the background{f' (pid {pid})' if pid else ''}",
+        hint="`headrace status` shows how far it is, `headrace up` waits again and shows the key, `headrace down` ends "
+        "it.",
+    )
 
 
 def _show_running(

@@ -63,7 +63,7 @@ def requests_of_both() -> Requests:
     }
     begun = [*CAPITAL, {"role": "assistant", "content": '{"name": "Paris", "age"'}]
     continuing_json = {**continuing, "messages": begun, "max_tokens": 40}
-        return {
+    return {
         **shared,
         **tool_requests(),
         "chat_two_choices": (CHAT, sampled),

@@ -86,6 +86,7 @@ class RealEngine:
     def launch(self) -> None:
         """Start the process and return without waiting."""
         assert not self.members(), "it runs already"
+        self.end()
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
                 [*self.recipe.argv(self.python, self.model, self.port), *self.extra_args],
@@ -110,7 +111,7 @@ class RealEngine:
         return self.driver.read_probe(probe(self.url + self.driver.ready_path))
 
     def end(self) -> None:
-        """Kill whatever of it is alive, its workers too."""
+        """Kill whatever of it is alive, its workers too, and reap it."""
         if self.process is None:
             return
         deadline_mono_s = time.monotonic() + END_S

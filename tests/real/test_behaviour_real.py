@@ -99,7 +99,7 @@ async def test_a_repeated_prompt_is_counted_as_cached(stand: Stand) -> None:
     first = (await stand.ask(messages=messages, max_tokens=1)).json()["usage"]
     again = (await stand.ask(messages=messages, max_tokens=1)).json()["usage"]
     stream = await stand.stream(messages=messages, max_tokens=1, stream_options={"include_usage": True})
-    assert first["prompt_tokens"] == again["prompt_tokens"] > 200
+    assert first["prompt_tokens"] == again["prompt_tokens"] > 150
     for usage in (again, stream.usages[-1]):
         cached = usage["prompt_tokens_details"]["cached_tokens"]
         assert 0.7 * usage["prompt_tokens"] < cached < usage["prompt_tokens"]

@@ -108,12 +108,12 @@ def _view(verdicts: Sequence[Verdict]) -> "RenderableType":
     )
     if asked.kv_dtype is not KvDtype.AUTO:
         title += f", KV cache {asked.kv_dtype.value}"
-    reasons = [(reason.answer.value, reason.about, reason.text, reason.source or None) for reason in verdict.reasons]
-    instead = [(alternative.answer.value, alternative.changes) for alternative in verdict.instead]
+    reasons = [(reason.about, reason.answer.value, reason.text, reason.source or None) for reason in verdict.reasons]
+    instead = [(alternative.changes, alternative.answer.value) for alternative in verdict.instead]
     return sections_view(
         [
-            (title, ("answer", "about", "fact", "source"), reasons),
-            ("What would work, with one thing changed", ("answer", "change"), instead),
+            (title, ("about", "answer", "fact", "source"), reasons),
+            ("What would work, with one thing changed", ("change", "answer"), instead),
         ]
     )
 

@@ -49,7 +49,15 @@ class FitTable:
         made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         needed = self._needed()
         for column, width in zip(self.columns, needed, strict=True):
-            made.add_column(column, overflow="fold", min_width=width if width < max(needed) else None)
+            is_folded = width == max(needed)
+            # Where two columns are wide, rich folds both to one width whatever their least is, and cuts the second.
+            is_fixed = width > FOLDED and not is_folded
+            made.add_column(
+                column,
+                overflow="fold",
+                width=width if is_fixed else None,
+                min_width=None if is_folded or is_fixed else width,
+            )
         for row in self.rows:
             made.add_row(*(Text(cell) for cell in row))
         return made

@@ -19,6 +19,10 @@ PRINTED = MappingProxyType(
     {
         "chat": "headrace.cli.chat:Turn",
         "check": "headrace.cli.check:CheckReport",
+        "engine-caps": "headrace.catalog.compatibility:Verdict[]",
+        "engine-list": "headrace.cli.engine_list:EngineRow[]",
+        "engine-show": "headrace.cli.engine_show:EngineDescription",
+        "engine-verify": "headrace.engines.verification:Verification",
         "keys": "headrace.tenancy.key_view:KeyView[]",
         "logs": "headrace.cli.log_tail:LogLine",
         "models": "headrace.cli.models:ModelRow[]",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from tools.launch_lines import launch_page
 
 from headrace import settings
 from headrace.cli.main import VERBS, app, load_verb
@@ -218,11 +219,109 @@ def parameter_row(parameter: Any) -> tuple[str, str, str]:
     return (code(name), "required" if parameter.required else shown, parameter.help or "")
 
 
+def compatibility_page() -> str:
+    """docs/compatibility.md: the facts behind `headrace engine caps`."""
+    rules = import_module("headrace.catalog.compatibility.rules").RULES
+    families = import_module("headrace.catalog.compatibility.families").FAMILIES
+    parts: list[Iterable[str] | str] = []
+    for engine in dict.fromkeys(rule.engine for rule in rules):
+        rows = (
+            (rule.about, subjects_of(rule), capabilities_of(rule), rule.answer.value, rule.text, link(rule.source))
+            for rule in rules
+            if rule.engine is engine
+        )
+        columns = ("about", "type", "compute capability", "answer", "fact", "source")
+        parts += [f"## {engine.value}", table(columns, rows)]
+    family_rows = (
+        (family.name, code(family.architecture), family.published_in.value if family.published_in else "16 bits")
+        for family in families
+    )
+    return page(
+        "What runs where",
+        "`headrace engine caps --model NAME --engine ENGINE --gpu GPU --precision P` answers from these facts; "
+        "preflight and placement take a *no* as a hard constraint. They were read in sources and documents, not "
+        "measured. Compute capabilities: 7.5 Turing (T4), 8.0 A100, 8.6 A10, 8.9 Ada (L4, L40S, 4090), 9.0 Hopper, "
+        "10.0 B200. Whether a model fits into memory is another question.",
+        *parts,
+        "## Model families",
+        "All four engines have the architectures of these families; a model of another family is answered with "
+        "*conditional* and the engine's own list.",
+        table(("family", "architecture", "published in"), family_rows),
+    )
+
+
+def subjects_of(rule: Any) -> str:
+    return ", ".join(sorted(rule.subjects)) or "any"
+
+
+def capabilities_of(rule: Any) -> str:
+    least = f"{rule.least // 10}.{rule.least % 10}"
+    if rule.below >= 1000:
+        return "all" if rule.least == 0 else f"from {least}"
+    below = f"below {rule.below // 10}.{rule.below % 10}"
+    return below if rule.least == 0 else f"from {least}, {below}"
+
+
+def link(source: str) -> str:
+    """Show a source by its last part."""
+    address, _, rest = source.partition(" ")
+    name = address.rstrip("/").rsplit("/", 1)[-1]
+    return f"[{name}]({address})" + (f" {rest}" if rest else "")
+
+
+def engine_names_page() -> str:
+    """docs/engine-names.md: metrics by purpose on each engine, and old names."""
+    registry = import_module("headrace.engines.registry")
+    names = import_module("headrace.engines.names")
+    tables = {kind: driver.metrics for kind in registry.DRIVERS if (driver := registry.driver_for(kind)).metrics}
+    purposes = import_module("headrace.engines.metrics").Purpose
+    rows = [
+        (code(purpose.value), *(metric_cell(metrics, purpose) for metrics in tables.values())) for purpose in purposes
+    ]
+    old = (
+        (row.engine.value, row.kind.value, code(row.old), row.explain().removeprefix(f"{row.old} "), row.source)
+        for row in names.iter_old_names()
+    )
+    enabled = (
+        (kind.value, code(metrics.path), metrics.version, metrics.enabled_by) for kind, metrics in tables.items()
+    )
+    return page(
+        "Names on the engines",
+        "Metrics are read by purpose; of several names the first that is on the page answers. `headrace engine verify "
+        "ENGINE` compares both with what is installed, and `headrace engine show ENGINE` prints types, units and "
+        "sources.",
+        "## Pages of metrics",
+        table(("engine", "path", "facts of", "on"), enabled),
+        "## Metrics by purpose",
+        table(("purpose", *(kind.value for kind in tables)), rows),
+        "## Old names",
+        "Versions are those that were read: a change lies between the last that has a name and the first that has it "
+        "not. Underscores for colons, suffixes of histograms and `_` for `-` in flags do not matter.",
+        table(("engine", "kind", "old", "today", "source"), old),
+    )
+
+
+def metric_cell(metrics: Any, purpose: Any) -> str:
+    shown = [
+        " + ".join(map(code, (metric.name, *metric.plus))) + (f" (until {metric.until})" if metric.until else "")
+        for metric in metrics.for_purpose(purpose)
+    ]
+    return ", ".join(shown) or "-"
+
+
+def launch_lines_page() -> str:
+    """docs/launch-lines.md: what one declaration becomes on each engine."""
+    return page("Launch lines", *launch_page())
+
+
 PAGES: dict[str, tuple[str, Callable[[], str]]] = {
     "docs/settings.md": ("headrace.declaration.model", settings_page),
     "docs/errors.md": ("headrace.domain.errors", errors_page),
     "docs/metrics.md": ("headrace.telemetry.catalogue", metrics_page),
     "docs/cli.md": ("headrace.cli.main", cli_page),
+    "docs/launch-lines.md": ("headrace.cli.engine_launch", launch_lines_page),
+    "docs/compatibility.md": ("headrace.catalog.compatibility", compatibility_page),
+    "docs/engine-names.md": ("headrace.engines.names", engine_names_page),
 }
 """Page -> the module it comes from, and what makes it."""
 

@@ -60,7 +60,7 @@ bench: $(DEV_READY) ## Measure headrace beside nginx and its peers (needs a C co
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 docs: $(DEV_READY) ## Write the generated pages of docs/ anew
-	@$(BIN)/python tools/generate_docs.py
+	@$(BIN)/python -m tools.generate_docs
 
 lock: $(BIN)/uv ## Resolve dependencies anew (releases younger than a week are left out)
 	@$(UV) pip compile -q --universal --generate-hashes --exclude-newer "$$(date -u -d '7 days ago' +%Y-%m-%dT00:00:00Z)" --no-emit-index-url --no-annotate --python-version 3.11 --custom-compile-command "make lock" pyproject.toml -o requirements/runtime.txt

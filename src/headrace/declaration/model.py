@@ -88,6 +88,7 @@ class ModelForm(Section):
     source: str = Field(description="As models.<name>.source.")
     sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$", description="As models.<name>.sha256.")
     requantize: Literal["q8_0", "q4_0"] | None = Field(default=None, description="As models.<name>.requantize.")
+    weight_bytes: int | None = Field(default=None, ge=1, description="As models.<name>.weight_bytes.")
 
 
 class Model(Section):
@@ -134,9 +135,7 @@ class Model(Section):
         form = self.per_engine.get(engine)
         if form is None:
             return self
-        return self.model_copy(
-            update={"source": form.source, "sha256": form.sha256, "requantize": form.requantize, "per_engine": {}}
-        )
+        return self.model_copy(update={**form.model_dump(), "per_engine": {}})
 
 
 class EndpointTls(Section):

@@ -148,12 +148,12 @@ class _Recorder:
 
 
 class _Package:
-    """Stands for the module xllamacpp, as far as parameters are made with it."""
+    """Stands for the module xllamacpp, as far as parameters are made with it: every name in it gives the recorder."""
 
     def __init__(self, recorder: _Recorder) -> None:
         self._recorder = recorder
 
-    def CommonParams(self) -> _Recorder:  # noqa: N802 # the package's name
+    def __call__(self) -> _Recorder:
         return self._recorder
 
     def __getattr__(self, name: str) -> "_Package":

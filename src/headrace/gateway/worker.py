@@ -35,7 +35,6 @@ from headrace.gateway.forwarding.core.retry_budget import RetryBudget
 from headrace.gateway.forwarding.ports import ForwardingSettings
 from headrace.gateway.http.caller_connection import CallerConnection
 from headrace.gateway.http.certificate import ServerCertificate
-from headrace.gateway.http.exchange import Exchange
 from headrace.gateway.http.sweeper import SWEEP_INTERVAL_S, Sweeper
 from headrace.gateway.http.wire import DateLine
 from headrace.gateway.identity.bearer import Identity
@@ -83,6 +82,9 @@ class Worker:
         self._background: list[asyncio.Task[None]] = []
         self._exposition = Exposition(self._counters, self._sample)
         self.pipeline = Pipeline(loop, self._clock, self._books)
+        self.head_arrived = self.pipeline.open  # the wire's Service: no method of ours in between
+        self.request_arrived = self.pipeline.serve
+        self.caller_left = self.pipeline.abandon
         self.date = DateLine()
         self.is_draining = False
         self.limits: LimitsPlan
@@ -246,15 +248,6 @@ class Worker:
         self.gone.set()
 
     # --- Service, for the wire
-
-    def head_arrived(self, exchange: Exchange) -> None:
-        self.pipeline.open(exchange)
-
-    def request_arrived(self, exchange: Exchange) -> None:
-        self.pipeline.serve(exchange)
-
-    def caller_left(self, exchange: Exchange) -> None:
-        self.pipeline.abandon(exchange)
 
     def connection_opened(self, connection: CallerConnection) -> bool:
         if len(self._connections) >= self.limits.connections:

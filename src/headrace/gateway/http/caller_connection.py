@@ -6,6 +6,7 @@ could read differently is refused. Counterpart: `engine_connection.py`.
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from enum import Enum, auto
 from time import monotonic
 from typing import Protocol, cast
@@ -15,8 +16,8 @@ import structlog
 
 from headrace.declaration.gateway_plan import LimitsPlan
 from headrace.domain.errors import ErrorCode, RequestError
-from headrace.gateway.http.exchange import Exchange
-from headrace.gateway.http.wire import CONTINUE, DateLine
+from headrace.gateway.http.exchange import Exchange, Surroundings
+from headrace.gateway.http.wire import CONTINUE
 
 log = structlog.get_logger("headrace.gateway")
 PIPELINE_DEPTH = 64
@@ -31,23 +32,23 @@ SINGLE_HEADERS = frozenset(
 """Headers that must not be repeated: two parsers could each believe another one. Source: RFC 9112, section 6.3."""
 
 
-class Service(Protocol):
+class Service(Surroundings, Protocol):
     """What a connection needs of the gateway."""
 
     limits: LimitsPlan
-    is_draining: bool
-    """New connections and keep-alive have ended: answers carry `connection: close`."""
-    date: DateLine
 
-    def head_arrived(self, exchange: Exchange) -> None:
-        """Judge the head before any body is read; sets `exchange.error` to refuse."""
+    @property
+    def head_arrived(self) -> Callable[[Exchange], None]:
+        """Judges the head before any body is read; sets `exchange.error` to refuse."""
         ...
 
-    def request_arrived(self, exchange: Exchange) -> None:
+    @property
+    def request_arrived(self) -> Callable[[Exchange], None]:
         """The request is complete, or `exchange.error` says why it never will be."""
         ...
 
-    def caller_left(self, exchange: Exchange) -> None:
+    @property
+    def caller_left(self) -> Callable[[Exchange], None]:
         """The caller has gone before anything began to answer it."""
         ...
 
@@ -74,13 +75,22 @@ IDLE, HEAD, BODY, ANSWER, LINGER, CLOSED = Phase
 """Module names, since looking a member up on its class costs a tenth of a microsecond, a dozen times a request."""
 
 
+NOT_SET = 0.0
+"""A deadline that the next sweep sets: reading a clock for every answer would be dearer than a quarter second more."""
+
+
+def _write_nothing(_: bytes) -> None: ...
+
+
 class CallerConnection(asyncio.Protocol):
     """Transport side of one caller. Concurrency: event loop only."""
 
     def __init__(self, service: Service, loop: asyncio.AbstractEventLoop) -> None:
-        self.service = service
+        self.service = self.surroundings = service
         self._loop = loop
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
+        self.write: Callable[[bytes], None] = _write_nothing
+        """Send bytes of the current answer: the transport's own method, once there is one."""
         self._parser = httptools.HttpRequestParser(self)
         self._phase = IDLE
         self._deadline_mono_s = 0.0
@@ -104,19 +114,20 @@ class CallerConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self.write = self._transport.write
         self._transport.set_write_buffer_limits(high=self.service.limits.write_buffer_bytes)
-        self._enter(IDLE)
         if not self.service.connection_opened(self):
             self.abort()
 
     def data_received(self, data: bytes) -> None:
-        if self._phase is LINGER or self._phase is CLOSED:
+        before = self._phase
+        if before is LINGER or before is CLOSED:
             return
         if self._upgrade_body_bytes:
             data = self._take_upgrade_body(data)
             if not data:
                 return
-        before = self._phase
+            before = self._phase
         self._read_bytes = len(data)
         self._fed_bytes += len(data)
         try:
@@ -128,13 +139,9 @@ class CallerConnection(asyncio.Protocol):
             self._refuse(RequestError(ErrorCode.INTERNAL_BUG, "headrace failed while it read the request; report it"))
         except httptools.HttpParserError as error:
             self._refuse(RequestError(ErrorCode.INVALID_REQUEST, f"malformed HTTP request: {error}"))
-        if self._phase is not before and self._phase in (HEAD, BODY):
-            self._enter(self._phase)  # only requests that need several reads pay for a deadline
-        if self._phase is HEAD:
-            # Only reads that began inside the head count: what came before belonged to an earlier request.
-            self._head_bytes += len(data) if before is not BODY and self._current is None else 0
-            if self._head_bytes > self.service.limits.header_bytes:
-                self._refuse(self._headers_too_large())
+        phase = self._phase
+        if phase is HEAD or phase is BODY:
+            self._read_partly(phase, before, len(data))
 
     def eof_received(self) -> bool:
         return False  # a caller that closes its side has left; the transport closes and connection_lost follows
@@ -230,41 +237,36 @@ class CallerConnection(asyncio.Protocol):
             if self._upgrade_body_bytes:
                 self._incoming = exchange
                 return
-        exchange.body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        body = self._body
+        exchange.body = body[0] if len(body) == 1 else b"".join(body)
         self._body = []
-        if len(self._waiting) >= PIPELINE_DEPTH:
+        self._phase = ANSWER
+        if self._current is None and not self._waiting:
+            self._start(exchange)
+        elif len(self._waiting) < PIPELINE_DEPTH:
+            self._waiting.append(exchange)
+        else:
             message = (
                 f"more than {PIPELINE_DEPTH} requests were sent without reading an answer; read answers in between"
             )
             self._refuse(RequestError(ErrorCode.INVALID_REQUEST, message))
-            return
-        self._waiting.append(exchange)
-        self._phase = ANSWER
-        self._start_next()
 
     # --- exchanges
 
-    def exchange_finished(self, *, closes: bool) -> None:
-        """The current answer is out: go on with the next request, or close."""
+    def finish(self, last: bytes, *, closes: bool) -> None:
+        """Send the last bytes of the current answer; go on with the next request, or close."""
+        if last:
+            self.write(last)
         self._current = None
         if closes:
             self._close()
         elif self._waiting:
             self._loop.call_soon(self._start_next)
+        elif self._phase is ANSWER:
+            self._phase = IDLE
+            self._deadline_mono_s = NOT_SET
         elif self._phase is not CLOSED:
-            # A next request that is still arriving gets its full time: nobody could have answered it before.
-            self._enter(IDLE if self._phase is ANSWER else self._phase)
-
-    def write(self, data: bytes) -> None:
-        self._transport.write(data)
-
-    @property
-    def is_closing_soon(self) -> bool:
-        return self.service.is_draining
-
-    @property
-    def date_line(self) -> bytes:
-        return self.service.date.line
+            self._enter(self._phase)  # a request that is still arriving gets its full time from here
 
     def abort(self) -> None:
         self._phase = CLOSED
@@ -283,7 +285,9 @@ class CallerConnection(asyncio.Protocol):
             self._check_slow_reader(now_mono_s)
         if self._phase is ANSWER or now_mono_s < self._deadline_mono_s:
             return
-        if self._phase is IDLE:
+        if self._phase is IDLE and self._deadline_mono_s == NOT_SET:
+            self._deadline_mono_s = now_mono_s + self.service.limits.idle_timeout_s
+        elif self._phase is IDLE:
             self._close()
         elif self._phase is LINGER:
             self.abort()
@@ -297,17 +301,27 @@ class CallerConnection(asyncio.Protocol):
     # --- inside
 
     def _start_next(self) -> None:
-        if self._current is not None or not self._waiting or self._phase is CLOSED:
-            return
-        exchange = self._current = self._waiting.popleft()
+        if self._current is None and self._waiting and self._phase is not CLOSED:
+            self._start(self._waiting.popleft())
+
+    def _start(self, exchange: Exchange) -> None:
+        self._current = exchange
         exchange.received_mono_s = monotonic()
         self.service.request_arrived(exchange)
 
+    def _read_partly(self, phase: Phase, before: Phase, read_bytes: int) -> None:
+        """A read has ended within a request: only then is there a deadline, and a head that may grow too large."""
+        if phase is not before:
+            self._enter(phase)
+        if phase is HEAD:
+            # Only reads that began inside the head count: what came before belonged to an earlier request.
+            self._head_bytes += read_bytes if before is not BODY and self._current is None else 0
+            if self._head_bytes > self.service.limits.header_bytes:
+                self._refuse(self._headers_too_large())
+
     def _enter(self, phase: Phase) -> None:
         limits = self.service.limits
-        if phase is IDLE:
-            wait_s = limits.idle_timeout_s
-        elif phase is HEAD:
+        if phase is HEAD:
             wait_s = limits.header_timeout_s
         elif phase is BODY:
             wait_s = limits.body_timeout_s
@@ -362,9 +376,7 @@ class CallerConnection(asyncio.Protocol):
         self._enter(LINGER)
         self._waiting.append(exchange)
         if self._current is None:
-            exchange = self._current = self._waiting.popleft()
-            exchange.received_mono_s = monotonic()
-            self.service.request_arrived(exchange)
+            self._start(self._waiting.popleft())
 
     def _headers_too_large(self) -> RequestError:
         limit = self.service.limits.header_bytes

@@ -1,28 +1,35 @@
 """One request and its one answer on a caller's connection: what the six steps read from and write to."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 
 from headrace.domain.errors import RequestError
-from headrace.gateway.http.wire import LAST_CHUNK, chunk, status_line
+from headrace.gateway.http.wire import CHUNK, CLOSE, LAST_CHUNK, DateLine, status_line
+
+
+class Surroundings(Protocol):
+    """What all connections of one gateway share."""
+
+    date: DateLine
+    is_draining: bool
+    """New connections and keep-alive have ended: answers carry `connection: close`."""
 
 
 class Connection(Protocol):
     """What an exchange needs of its connection."""
 
     @property
-    def date_line(self) -> bytes: ...
+    def surroundings(self) -> Surroundings: ...
 
     @property
-    def is_closing_soon(self) -> bool:
-        """The gateway is draining: answers carry `connection: close`."""
+    def write(self) -> Callable[[bytes], None]:
+        """Send bytes of the current answer."""
         ...
 
-    def write(self, data: bytes) -> None: ...
-
-    def exchange_finished(self, *, closes: bool) -> None:
-        """The current answer is out: go on with the next request, or close."""
+    def finish(self, last: bytes, *, closes: bool) -> None:
+        """Send the last bytes of the current answer; go on with the next request, or close."""
         ...
 
 
@@ -79,15 +86,16 @@ class Exchange(msgspec.Struct, eq=False):
         connection = self.connection
         if connection is None or self.is_done:
             return
-        self.is_done = True
-        tail = b"connection: close\r\n\r\n" if self.must_close else b"\r\n"
+        surroundings = connection.surroundings
+        start = surroundings.date.ok if status == 200 else status_line(status) + surroundings.date.line
+        closes = self.closes or surroundings.is_draining
+        if closes:
+            headers += CLOSE
+        if status != 204:  # RFC 9110, section 8.6
+            headers += b"content-length: %d\r\n" % len(body)
         if self.method == b"HEAD":
-            length, body = len(body), b""
-        else:
-            length = len(body)
-        framing = b"content-length: %d\r\n" % length if status != 204 else b""  # RFC 9110, section 8.6
-        connection.write(status_line(status) + connection.date_line + headers + framing + tail + body)
-        self._finish()
+            body = b""
+        self._finish(connection, b"%b%b\r\n%b" % (start, headers, body), closes=closes)
 
     def begin_stream(self, headers: bytes) -> None:
         """Send the head of a streamed answer: the status can no longer change."""
@@ -95,41 +103,33 @@ class Exchange(msgspec.Struct, eq=False):
         if connection is None or self.is_done or self.is_streaming:
             return
         self.is_streaming = True
-        if not self.is_chunkable:
+        if self.is_chunkable:
+            headers += b"transfer-encoding: chunked\r\n"
+        else:
             self.closes = True
-        framing = b"transfer-encoding: chunked\r\n" if self.is_chunkable else b""
-        tail = b"connection: close\r\n\r\n" if self.must_close else b"\r\n"
-        connection.write(status_line(200) + connection.date_line + headers + framing + tail)
+        surroundings = connection.surroundings
+        if self.closes or surroundings.is_draining:
+            headers += CLOSE
+        connection.write(b"%b%b\r\n" % (surroundings.date.ok, headers))
 
     def send(self, events: bytes) -> None:
         """Send whole events of a stream."""
         connection = self.connection
-        if connection is None or self.is_done or not events:
-            return
-        connection.write(chunk(events) if self.is_chunkable else events)
+        if connection is not None and events and not self.is_done:
+            connection.write(CHUNK % (len(events), events) if self.is_chunkable else events)
 
     def end_stream(self) -> None:
         """End a streamed answer cleanly."""
         connection = self.connection
-        if connection is None or self.is_done:
-            return
-        self.is_done = True
-        if self.is_chunkable:
-            connection.write(LAST_CHUNK)
-        self._finish()
+        if connection is not None and not self.is_done:
+            closes = self.closes or connection.surroundings.is_draining
+            self._finish(connection, LAST_CHUNK if self.is_chunkable else b"", closes=closes)
 
     def detach(self) -> None:
         """Forget the connection; called when it is gone."""
-        self.connection = None
-        self.source = None
+        self.connection = self.source = None
 
-    @property
-    def must_close(self) -> bool:
-        connection = self.connection
-        return self.closes or (connection is not None and connection.is_closing_soon)
-
-    def _finish(self) -> None:
-        connection, self.connection = self.connection, None
-        self.source = None
-        if connection is not None:
-            connection.exchange_finished(closes=self.closes or connection.is_closing_soon)
+    def _finish(self, connection: Connection, last: bytes, *, closes: bool) -> None:
+        self.is_done = True
+        self.connection = self.source = None
+        connection.finish(last, closes=closes)

@@ -1,7 +1,8 @@
 """`headrace sim engine`: an engine without a GPU, in the dialect and at the speed of a real one."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,7 +15,7 @@ from headrace.engines.simulated.hardware import Hardware, model_of
 app = verb_app()
 
 
-@app.callback()
+@app.callback(epilog="Example: headrace sim engine --dialect sglang --gpu a100 --model qwen2.5-7b --port 30000")
 def sim() -> None:
     """Rehearse with simulated engines."""
 
@@ -24,6 +25,7 @@ def sim() -> None:
     "--fault cut:after_tokens=20,probability=0.1"
 )
 def engine(
+    context: typer.Context,
     dialect: Annotated[DialectKind, typer.Option(help="Whose HTTP dialect, metrics and errors it has.")],
     model: Annotated[str, typer.Option(help="A model of the catalogue, such as qwen2.5-32b.")] = "qwen2.5-7b",
     gpu: Annotated[str, typer.Option(help="A GPU of the catalogue, such as h100, a100, l4.")] = "h100",
@@ -46,7 +48,7 @@ def engine(
     load_s: Annotated[float, typer.Option(min=0, help="Seconds until it is ready.")] = 0.0,
     answer_tokens: Annotated[str, typer.Option(help="Shortest:longest answer that ends by itself.")] = "32:256",
     numbered: Annotated[bool, typer.Option("--numbered", help='Answers count: " 0", " 1", ...')] = False,
-    metrics: Annotated[bool, typer.Option(help="SGLang and TensorRT-LLM have none unless asked.")] = True,
+    metrics: Annotated[bool, typer.Option(help="Off: SGLang's and TensorRT-LLM's own default.")] = True,
     guided: Annotated[bool, typer.Option(help="TensorRT-LLM's guided decoding backend.")] = True,
     answers_while_loading: Annotated[bool, typer.Option(help="The newest trtllm-serve: 503 `starting`.")] = False,
     shutdown_timeout: Annotated[float, typer.Option(min=0, help="vLLM's; 0 cuts streams on SIGTERM.")] = 0.0,
@@ -63,45 +65,54 @@ def engine(
     """
     from headrace.engines.simulated.process import run_engine
 
-    hardware = Hardware(
-        dialect=dialect,
-        gpu=gpu,
-        model=model,
-        tensor_parallel=tp,
-        pipeline_parallel=pp,
-        weights=weights,
-        kv_dtype=kv_dtype,
-        context_tokens=context_tokens,
-        max_sequences=max_sequences,
-        max_batched_tokens=max_batched_tokens,
-        max_queued_requests=max_queued,
-        memory_fraction=memory_fraction,
-        calibration=calibration,
+    config = _config(context.params)
+    raise typer.Exit(run_engine(config, lambda url: typer.echo(f"{url} ({config.dialect.value}, simulated)")))
+
+
+def _config(given: Mapping[str, Any]) -> EngineConfig:
+    """The options of `engine`, by name, as one engine's description."""
+    return EngineConfig(
+        dialect=given["dialect"],
+        served_model=given["served_model_name"] or given["model"],
+        engine=model_of(_hardware(given)),
+        host=given["host"],
+        port=given["port"],
+        time_scale=given["time_scale"],
+        load_s=given["load_s"],
+        answer_tokens=_answer_tokens(given["answer_tokens"]),
+        is_numbered=given["numbered"],
+        has_metrics=given["metrics"],
+        has_guided_decoding=given["guided"],
+        answers_while_loading=given["answers_while_loading"],
+        shutdown_timeout_s=given["shutdown_timeout"],
+        role=given["role"],
+        transfer_loss=given["transfer_loss"],
+        bootstrap_port=given["bootstrap_port"],
+        slot_dir=given["slot_dir"],
+        seed=given["seed"],
+        faults=_faults(given["fault"] or []),
+    )
+
+
+def _hardware(given: Mapping[str, Any]) -> Hardware:
+    step_ms: float | None = given["step_ms"]
+    return Hardware(
+        dialect=given["dialect"],
+        gpu=given["gpu"],
+        model=given["model"],
+        tensor_parallel=given["tp"],
+        pipeline_parallel=given["pp"],
+        weights=given["weights"],
+        kv_dtype=given["kv_dtype"],
+        context_tokens=given["context_tokens"],
+        max_sequences=given["max_sequences"],
+        max_batched_tokens=given["max_batched_tokens"],
+        max_queued_requests=given["max_queued"],
+        memory_fraction=given["memory_fraction"],
+        calibration=given["calibration"],
         step_s=None if step_ms is None else step_ms / 1000,
-        kv_tokens=kv_tokens,
+        kv_tokens=given["kv_tokens"],
     )
-    config = EngineConfig(
-        dialect=dialect,
-        served_model=served_model_name or model,
-        engine=model_of(hardware),
-        host=host,
-        port=port,
-        time_scale=time_scale,
-        load_s=load_s,
-        answer_tokens=_answer_tokens(answer_tokens),
-        is_numbered=numbered,
-        has_metrics=metrics,
-        has_guided_decoding=guided,
-        answers_while_loading=answers_while_loading,
-        shutdown_timeout_s=shutdown_timeout,
-        role=role,
-        transfer_loss=transfer_loss,
-        bootstrap_port=bootstrap_port,
-        slot_dir=slot_dir,
-        seed=seed,
-        faults=_faults(fault or []),
-    )
-    raise typer.Exit(run_engine(config, lambda url: typer.echo(f"{url} ({dialect.value}, simulated)")))
 
 
 def _answer_tokens(text: str) -> tuple[int, int]:

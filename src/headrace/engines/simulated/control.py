@@ -90,8 +90,8 @@ def _give(service: "Service", connection: Connection, key: str, *, waits: bool) 
         else:
             connection.reply(Reply(body=msgspec.json.encode(held)))
 
-    held = service.give(key)
+    held = service.handover.give(key)
     if held is None and waits:
-        service.shelf.wait(key, answer)
+        service.handover.shelf.wait(key, answer)
     else:
         answer(held)

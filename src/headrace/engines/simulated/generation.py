@@ -75,7 +75,8 @@ class Generation:
         """Members that a transfer protocol adds to the answer."""
         self.is_over = False
         self.is_stalled = False
-        self.is_plain = ask.is_stream and ask.logprobs is None and ask.api in (Api.CHAT, Api.COMPLETIONS)
+        is_words = ask.constraint is None and ask.tool_call is None and ask.logprobs is None
+        self.is_plain = ask.is_stream and is_words and ask.api in (Api.CHAT, Api.COMPLETIONS)
         """Whether `take_one` may be used, between the first token and the last."""
         self._stalled: list[bytes] = []
         self._dialect = dialect

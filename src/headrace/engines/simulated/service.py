@@ -13,12 +13,12 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from headrace.engines.simulated.ask import Api, Ask, AskError
-from headrace.engines.simulated.config import EngineConfig, Role
+from headrace.engines.simulated.ask import Api, AskError
+from headrace.engines.simulated.config import EngineConfig, Role, TransferLoss
 from headrace.engines.simulated.control import control_reply
 from headrace.engines.simulated.dialects.contract import Dialect, Ending, EngineDiesError, Route
-from headrace.engines.simulated.dialects.table import dialect_for, held_members
-from headrace.engines.simulated.embedding import embedding_body, read_embedding
+from headrace.engines.simulated.dialects.table import dialect_for
+from headrace.engines.simulated.embedding_jobs import EmbeddingJob, EmbeddingJobs
 from headrace.engines.simulated.faults import FaultBook, FaultKind
 from headrace.engines.simulated.generation import (
     END_TOKEN,
@@ -28,11 +28,12 @@ from headrace.engines.simulated.generation import (
     bounded_by_stop,
     note_first_token,
 )
+from headrace.engines.simulated.handover import Handover
 from headrace.engines.simulated.http import Connection, HttpRequest, Reply
 from headrace.engines.simulated.pump import Pump, Write
 from headrace.engines.simulated.stats import MetricsView, RequestTimes, ServerStats
 from headrace.engines.simulated.text import encode
-from headrace.engines.simulated.transfer import Fetch, Held, Hold, KvShelf, fetch
+from headrace.engines.simulated.transfer import Fetch
 from headrace.engines.simulated.wrong_pages import WrongPages
 from headrace.simulation.engine import SimulatedEngine
 from headrace.simulation.outcome import Emission, FinishReason, Refusal, Step
@@ -49,16 +50,6 @@ class Phase(StrEnum):
     READY = "ready"
     ENDING = "ending"
     """SIGTERM came: what runs ends in the engine's own way."""
-
-
-@dataclass(slots=True)
-class _Embedding:
-    """An embeddings request; its prompts are sequences of one token."""
-
-    connection: Connection
-    body: Callable[[], bytes]
-    request_ids: list[str]
-    left: int = 0
 
 
 @dataclass(slots=True)
@@ -87,14 +78,14 @@ class Service:
         self.on_faults_changed: Callable[[], None] = lambda: None
         self.on_idle: Callable[[], None] = lambda: None
         """Called when the last request ended while the phase is ENDING."""
-        self.shelf = KvShelf()
+        self.handover = Handover(config, self.pump, self.faults, self.stats)
         self.started_mono_s = time.monotonic()
         self.started_at_s = time.time()  # noqa: TID251 # a timestamp on the page of metrics
         self.connections: set[Connection] = set()
         self._die = die
         self._routes: Mapping[tuple[str, str], Route] = self.dialect.routes()
         self._live: dict[str, tuple[Generation, Choice]] = {}
-        self._embeddings: dict[str, _Embedding] = {}
+        self._embeddings = EmbeddingJobs(self.dialect, self.pump)
         self._generations: set[Generation] = set()
         self._slots = [_Slot() for _ in range(config.max_sequences)] if config.slot_dir else []
         self._after: list[Callable[[], None]] = []
@@ -114,8 +105,8 @@ class Service:
         if isinstance(owner, Generation) and not owner.is_over:
             delay_s = self.dialect.abort_delay_s(is_stream=owner.ask.is_stream)
             asyncio.get_running_loop().call_later(delay_s, self._abort_generation, owner)
-        elif isinstance(owner, _Embedding):
-            self._drop_embedding(owner)
+        elif isinstance(owner, EmbeddingJob):
+            self._embeddings.drop(owner)
 
     def on_request(self, connection: Connection, request: HttpRequest) -> None:
         if request.path.startswith("/sim/"):
@@ -150,8 +141,10 @@ class Service:
         self._refuse_by_fault()
         if self.phase is Phase.ENDING and self.dialect.ending is Ending.REFUSES:
             raise self.dialect.refused_while_ending()
+        self._number += 1
+        self.stats.requests += 1
         if api is None:
-            self._embed(connection, request)
+            self._embeddings.start(connection, request, f"e{self._number}")
         else:
             self._generate(connection, request, api)
         return None
@@ -167,10 +160,8 @@ class Service:
 
     def _generate(self, connection: Connection, request: HttpRequest, api: Api) -> None:
         ask = self.dialect.read(api, request)
-        self.stats.requests += 1
         self.stats.choices.observe(ask.choices)
         made = secrets.token_hex(16)
-        self._number += 1
         answer_id = self.dialect.answer_id(ask, request, made)
         leg = self.dialect.transfer(ask, answer_id)
         generation = Generation(connection, ask, self.dialect, answer_id=answer_id, name=str(self._number))
@@ -235,7 +226,7 @@ class Service:
             reply_tokens=encode(choice.answer.text(0, known)) if known else None,
             is_prefill_only=generation.hold is not None,
             transferred_tokens=transferred_tokens,
-            is_recomputed_on_transfer_loss=self.config.transfer_loss == "recompute",
+            is_recomputed_on_transfer_loss=self.config.transfer_loss is TransferLoss.RECOMPUTE,
         )
 
     def _refuse(self, generation: Generation, choice: Choice, refusal: Refusal) -> None:
@@ -243,30 +234,6 @@ class Service:
         self._cancel_choices(generation)
         error = self.dialect.refused(refusal, generation.ask, len(choice.prompt.tokens))
         generation.fail(error)
-
-    def _embed(self, connection: Connection, request: HttpRequest) -> None:
-        prompts, encoding, model = read_embedding(request.body)
-        self.dialect.check_model(model)
-        self._number += 1
-        self.stats.requests += 1
-        name = self.config.served_model
-
-        def body() -> bytes:
-            return embedding_body(prompts, name, self.config.embedding_dimensions, encoding, _embedding_usage)
-
-        ids = [f"e{self._number}-{index}" for index in range(len(prompts))]
-        job = _Embedding(connection, body, ids, left=len(prompts))
-        connection.owner = job
-        for request_id, prompt in zip(ids, prompts, strict=True):
-            wanted = SimulatedRequest(
-                request_id=request_id, prompt_tokens=prompt.tokens, output_tokens=1, max_output_tokens=1
-            )
-            refusal = self.pump.submit(wanted)
-            if refusal is not None:
-                self._drop_embedding(job)
-                ask = Ask(api=Api.COMPLETIONS, model=None, prompts=[prompt])
-                raise self.dialect.refused(refusal, ask, len(prompt.tokens))
-            self._embeddings[request_id] = job
 
     # what the model does (pump.StepSink)
 
@@ -281,7 +248,8 @@ class Service:
         for emission in step.emissions:
             entry = live.get(emission.request_id)
             if entry is None:
-                self._note_embedding(emission.request_id)
+                if (answer := self._embeddings.note(emission.request_id)) is not None:
+                    self._after.append(answer)
                 continue
             generation, choice = entry
             times = choice.times
@@ -336,7 +304,9 @@ class Service:
             answered = encode(choice.answer.text(0, choice.sent_tokens))
             self._slots[generation.slot] = _Slot(tokens=[*choice.prompt.tokens, *answered])
         if generation.hold is not None:
-            self._hold(generation, choice, generation.hold)
+            self._after += self.handover.hold(
+                generation, choice, generation.hold, port=self.port, on_taken=lambda: self._finish(generation)
+            )
         if generation.is_complete and not generation.is_stalled and not self._waits_for_fetch(generation):
             self._after.append(lambda: self._finish(generation))
 
@@ -365,14 +335,6 @@ class Service:
     def _longest_sent(self) -> int:
         return max((choice.sent_tokens for _, choice in self._live.values()), default=0)
 
-    def _note_embedding(self, request_id: str) -> None:
-        job = self._embeddings.pop(request_id, None)
-        if job is None:
-            return
-        job.left -= 1
-        if job.left == 0:
-            self._after.append(lambda: job.connection.reply(Reply(body=job.body())))
-
     # clients that leave, and other ends
 
     def _abort_generation(self, generation: Generation) -> None:
@@ -389,12 +351,7 @@ class Service:
             if self._live.pop(choice.request_id, None) is not None:
                 self.pump.cancel(choice.request_id)
         if generation.hold is not None:
-            self.shelf.drop(generation.hold.key)
-
-    def _drop_embedding(self, job: _Embedding) -> None:
-        for request_id in job.request_ids:
-            if self._embeddings.pop(request_id, None) is not None:
-                self.pump.cancel(request_id)
+            self.handover.shelf.drop(generation.hold.key)
 
     def _transfer_failed(self, generation: Generation) -> None:
         self._fail(generation, AskError(500, "KVTransferError: KV was lost", kind="InternalServerError"))
@@ -407,56 +364,18 @@ class Service:
 
     # disaggregation
 
-    def _hold(self, generation: Generation, choice: Choice, hold: Hold) -> None:
-        """The prompt is computed: its KV waits to be fetched, and the answer says where."""
-        tokens = len(choice.prompt.tokens)
-        first = list(encode(choice.answer.text(0, 1)))
-        top, own = held_members(self.config, key=hold.key, port=self.port, prompt_tokens=tokens, first_tokens=first)
-        generation.extra |= top
-        choice.extra |= own
-        done = (lambda: self._finish(generation)) if hold.waits_for_fetch else None
-        self.shelf.put(hold.key, choice.request_id, tokens, done)
-        for taken in self.shelf.waiters(hold.key):
-            self._after.append(lambda taken=taken: taken(self.give(hold.key)))
-
     @staticmethod
     def _waits_for_fetch(generation: Generation) -> bool:
         return generation.hold is not None and generation.hold.waits_for_fetch
 
-    def give(self, key: str) -> Held | None:
-        """Another engine fetches KV; None where it is gone."""
-        found = self.shelf.take(key)
-        if found is None:
-            return None
-        request_id, tokens = found
-        size_bytes = self.engine.held_bytes(request_id)
-        self.engine.release_held(request_id)
-        self.pump.nudge()
-        if size_bytes is None or self.faults.draw(FaultKind.KV_LOSS, time.monotonic()):
-            return None
-        return Held(tokens=tokens, size_bytes=size_bytes)
-
     async def _fetch_and_submit(self, generation: Generation, leg: Fetch) -> None:
-        if fault := self.faults.draw(FaultKind.KV_SLOW, time.monotonic()):
-            await asyncio.sleep(fault.stall_s)
-        held = await fetch(leg)
-        if held is not None and self.faults.draw(FaultKind.KV_LOSS, time.monotonic()):
-            held = None
+        held = await self.handover.fetch(leg)
         if held is not None:
-            self._note_transfer(held)
             self._submit(generation, transferred_tokens=held.tokens)
-            return
-        self.stats.transfer_failures += 1
-        if self.config.transfer_loss == "recompute":
+        elif self.config.transfer_loss is TransferLoss.RECOMPUTE:
             self._submit(generation)
         else:
             self._transfer_failed(generation)
-
-    def _note_transfer(self, held: Held) -> None:
-        link = self.config.engine.link
-        self.stats.transferred_tokens += held.tokens
-        self.stats.transfer.observe(link.transfer_s(held.size_bytes) / self.config.time_scale)
-        self.stats.transfer_bytes.observe(held.size_bytes)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -469,7 +388,7 @@ class Service:
         if slot is None or not 0 <= slot < len(self._slots) or (restored := self._slots[slot].restored) is None:
             return 0
         self._slots[slot].restored = None
-        return _common(restored, generation.choices[0].prompt.tokens)
+        return _shared_beginning(restored, generation.choices[0].prompt.tokens)
 
     # what the dialects' routes may do (dialects.contract.Host)
 
@@ -564,11 +483,7 @@ class Service:
 OUT_OF_MEMORY = "torch.OutOfMemoryError: CUDA out of memory. (simulated)"
 
 
-def _embedding_usage(tokens: int) -> Mapping[str, object]:
-    return {"prompt_tokens": tokens, "total_tokens": tokens}
-
-
-def _common(left: Sequence[int], right: Sequence[int]) -> int:
+def _shared_beginning(left: Sequence[int], right: Sequence[int]) -> int:
     """How many tokens two sequences share at their beginning."""
     shared = 0
     for one, other in zip(left, right, strict=False):

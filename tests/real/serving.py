@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 from tests.real.installation import InstallRecipe, ensure_installed, ensure_model
@@ -38,6 +39,8 @@ class ServeRecipe:
     argv: Callable[[Path, Path, int], Sequence[str]]
     """Of the environment's Python, the model folder and the port."""
     env: Mapping[str, str]
+    pool: Callable[[Path], Mapping[str, Any]]
+    """Keys of a declared pool that start the same on this CPU, given the environment's Python."""
     running_metric: str
     """Prometheus name of the number of requests that run now."""
     live_requests: Callable[[str], int]

@@ -1,7 +1,8 @@
 """How SGLang is installed and started on a CPU: attention in plain PyTorch, GPU kernels replaced by `stubs/`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import httpx
 from tests.real.installation import InstallRecipe
@@ -13,6 +14,7 @@ from headrace.domain.endpoint import EngineKind
 VERSION = "0.5.23"
 HERE = Path(__file__).parent
 STUBS = HERE / "stubs"
+CPU = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(STUBS)}
 
 
 def argv(python: Path, model: Path, port: int) -> Sequence[str]:
@@ -36,6 +38,14 @@ def live_requests(url: str) -> int:
     return sum(load["num_running_reqs"] + load["num_waiting_reqs"] for load in loads)
 
 
+def pool(python: Path) -> Mapping[str, Any]:
+    return {
+        "runtime": {"python": str(python), "device": "cpu", "env": CPU},
+        "batching": {"max_sequences": 8},
+        "extra_args": ["--attention-backend", "torch_native", "--max-total-tokens", "16384"],
+    }
+
+
 RECIPE = ServeRecipe(
     install=InstallRecipe(
         kind=EngineKind.SGLANG,
@@ -47,10 +57,10 @@ RECIPE = ServeRecipe(
     argv=argv,
     env={
         "HF_HUB_OFFLINE": "1",
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": str(STUBS),
+        **CPU,
         "SGLANG_USE_CPU_ENGINE": "1",
     },
+    pool=pool,
     running_metric="sglang:num_running_reqs",
     live_requests=live_requests,
     core_name="sglang::scheduler",

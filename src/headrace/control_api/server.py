@@ -7,9 +7,11 @@ import os
 import socket
 from collections.abc import Generator, Sequence
 from pathlib import Path
+from typing import cast
 
 import uvicorn
 from starlette.applications import Starlette
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from headrace.domain.operator_error import OperatorError
 
@@ -17,6 +19,8 @@ _BACKLOG = 128
 _CONNECTIONS = 256
 """More at once are answered 503."""
 _STOP_S = 5
+_REQUEST_S = 20.0
+"""A request that is not here whole by then is cut off; they are a few hundred bytes."""
 
 
 class ControlServer:
@@ -25,8 +29,11 @@ class ControlServer:
     Concurrency: `run` is one task of the supervisor; `stop` or cancelling the task ends it. Takes no signals.
     """
 
-    def __init__(self, listeners: Sequence[tuple[Starlette, socket.socket]]) -> None:
-        self._listeners = [(_Server(_config(app)), listening) for app, listening in listeners]
+    def __init__(
+        self, listeners: Sequence[tuple[Starlette, socket.socket]], *, request_timeout_s: float = _REQUEST_S
+    ) -> None:
+        protocol = _bounded_protocol(request_timeout_s)
+        self._listeners = [(_Server(_config(app, protocol)), listening) for app, listening in listeners]
 
     async def run(self) -> None:
         """Serve until `stop`; the sockets are closed at the end."""
@@ -94,10 +101,49 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _config(app: Starlette) -> uvicorn.Config:
+def _bounded_protocol(request_timeout_s: float) -> type[H11Protocol]:
+    """uvicorn bounds the silence between two requests, but not how slowly one may come: this does."""
+
+    class BoundedProtocol(H11Protocol):
+        _timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            super().connection_made(transport)
+            self._watch()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._watch()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if self.conn.trailing_data[0]:  # the next request has begun already
+                self._watch()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop_watching()
+            super().connection_lost(exc)
+
+        def _watch(self) -> None:
+            """Run the clock while a request is awaited or incomplete, from its first byte on."""
+            cycle = cast("RequestResponseCycle | None", self.cycle)
+            if cycle is not None and not cycle.response_complete and not cycle.more_body:
+                self._stop_watching()
+            elif self._timer is None:
+                self._timer = self.loop.call_later(request_timeout_s, self.transport.abort)
+
+        def _stop_watching(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    return BoundedProtocol
+
+
+def _config(app: Starlette, protocol: type[H11Protocol]) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http="h11",
+        http=protocol,
         ws="none",
         lifespan="off",
         log_config=None,

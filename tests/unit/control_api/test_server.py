@@ -1,13 +1,18 @@
 """The control API's sockets: clashes are named, leftovers replaced, signals left alone."""
 
+import asyncio
 import os
 import signal
 import socket
 import stat
 
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
-from headrace.control_api.server import bind_tcp, bind_unix
+from headrace.control_api.server import ControlServer, bind_tcp, bind_unix
 from headrace.domain.operator_error import OperatorError
 
 
@@ -48,3 +53,57 @@ async def test_serving_takes_no_signals(api):
     finally:
         signal.signal(signal.SIGTERM, before)
     assert seen == [signal.SIGTERM]
+
+
+async def answer(request: Request) -> PlainTextResponse:
+    return PlainTextResponse(f"{len(await request.body())} bytes")
+
+
+HEAD = b"POST / HTTP/1.1\r\nhost: control\r\ncontent-length: 4\r\n"
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", HEAD[:20], HEAD, HEAD + b"\r\n", HEAD + b"\r\nab", HEAD + b"\r\nabcd" + HEAD[:9]]
+)
+async def test_a_request_that_does_not_come_whole_is_cut_off(sent: bytes):
+    """Whatever part is missing, the first request's or the next one's: no connection is held for ever."""
+    listening = bind_tcp("127.0.0.1", 0)
+    server = ControlServer(
+        [(Starlette(routes=[Route("/", answer, methods=["POST"])]), listening)], request_timeout_s=0.4
+    )
+    async with asyncio.TaskGroup() as group:
+        group.create_task(server.run())
+        reader, writer = await asyncio.open_connection(*listening.getsockname())
+        writer.write(sent)
+        if b"abcd" in sent:
+            assert b" 200 OK" in await reader.readuntil(b"4 bytes")
+        async with asyncio.timeout(20):
+            try:
+                assert await reader.read() == b""
+            except ConnectionResetError:
+                pass
+        writer.close()
+        server.stop()
+
+
+async def test_whole_requests_may_take_their_time_between():
+    """The bound is for a request on its way, not for the pause after an answer or for the answer itself."""
+    listening = bind_tcp("127.0.0.1", 0)
+
+    async def slowly(request: Request) -> PlainTextResponse:
+        await request.body()
+        await asyncio.sleep(0.6)
+        return PlainTextResponse("done")
+
+    app = Starlette(routes=[Route("/", slowly, methods=["POST"])])
+    server = ControlServer([(app, listening)], request_timeout_s=0.3)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(server.run())
+        reader, writer = await asyncio.open_connection(*listening.getsockname())
+        for _ in range(2):
+            writer.write(HEAD + b"\r\nabcd")
+            async with asyncio.timeout(20):
+                assert b" 200 OK" in await reader.readuntil(b"done")
+            await asyncio.sleep(0.6)
+        writer.close()
+        server.stop()

@@ -86,8 +86,13 @@ def engine_fault(message: str, *, retry_after_s: float | None = None) -> EngineE
     return EngineError(code=ErrorCode.ENGINE_REFUSED, message=message, retry_after_s=retry_after_s)
 
 
+SOURCE_PLACE = '\n\n  File "'
+"""Begins the path and line of its source that SGLang 0.5.23 adds to validation errors: no caller's business."""
+
+
 def shorten(text: str) -> str:
-    """One line of at most SHOWN_CHARACTERS, without control characters."""
+    """One line of at most SHOWN_CHARACTERS, without control characters, and without a place in the engine's source."""
+    text = text.partition(SOURCE_PLACE)[0]
     line = " ".join("".join(char if char.isprintable() else " " for char in text[: 4 * SHOWN_CHARACTERS]).split())
     return line if len(line) <= SHOWN_CHARACTERS else line[: SHOWN_CHARACTERS - 1] + "…"
 

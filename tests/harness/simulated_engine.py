@@ -1,17 +1,23 @@
 """A simulated engine as a process of its own, and as an engine that the contract checks can end and start again."""
 
 import asyncio
+import contextlib
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 
 from headrace.domain.endpoint import EngineKind
-from headrace.engines.simulated.config import DialectKind
+from headrace.engines.simulated.config import DialectKind, EngineConfig
+from headrace.engines.simulated.hardware import Hardware, model_of
+from headrace.engines.simulated.http import Connection
+from headrace.engines.simulated.service import Service
 
 DRIVERS = {
     DialectKind.VLLM: EngineKind.VLLM,
@@ -21,6 +27,39 @@ DRIVERS = {
     DialectKind.LLAMACPP: EngineKind.LLAMACPP,
 }
 """Which driver goes with a dialect."""
+
+
+MODEL = "sim-model"
+
+
+def simulated(dialect: DialectKind = DialectKind.VLLM, *, step_s: float = 0.001, **more: Any) -> EngineConfig:
+    """A small engine whose steps all take `step_s`; `more` are members of EngineConfig or of Hardware."""
+    members = set(Hardware.__dataclass_fields__)
+    hardware = {name: more.pop(name) for name in list(more) if name in members}
+    wanted = Hardware(dialect=dialect, gpu="none", model="none", step_s=step_s, **{"context_tokens": 2048, **hardware})
+    return EngineConfig(dialect=dialect, served_model=MODEL, engine=model_of(wanted), **more)
+
+
+class Died(list[str]):
+    """What engines said when they died, which ends a process of its own elsewhere."""
+
+
+@contextlib.asynccontextmanager
+async def serving(config: EngineConfig) -> AsyncIterator[tuple[Service, httpx.AsyncClient]]:
+    """The engine in this process, ready, on a port of its own; and a client to it."""
+    died = Died()
+    service = Service(config, die=died.append)
+    service.become_ready()
+    server = await asyncio.get_running_loop().create_server(lambda: Connection(service), config.host, 0)
+    service.port = server.sockets[0].getsockname()[1]
+    try:
+        async with httpx.AsyncClient(base_url=f"http://{config.host}:{service.port}", timeout=20) as client:
+            yield service, client
+    finally:
+        server.close()
+        service.close()
+        await server.wait_closed()
+        await asyncio.sleep(0)
 
 
 def free_port() -> int:
@@ -36,10 +75,10 @@ class SimulatedProcess:
 
     start_bound_s = 30.0
 
-    def __init__(self, dialect: DialectKind, folder: Path, *arguments: str, step_ms: float = 5) -> None:
+    def __init__(self, dialect: DialectKind, folder: Path, *arguments: str, step_ms: float = 2) -> None:
         self.dialect = dialect
         self.kind = DRIVERS[dialect]
-        self.served_model = "sim-model"
+        self.served_model = MODEL
         self.context_tokens = 2048
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"

@@ -5,13 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-import yaml
-
 from headrace.catalog.gpus import find_gpu, gpu_names
 from headrace.catalog.model_configs import find_model_config, model_config_names
 from headrace.domain.operator_error import OperatorError
 from headrace.engines.simulated.config import DialectKind
-from headrace.simulation.calibration import parse_calibration
 from headrace.simulation.layout import Layout, Placement
 from headrace.simulation.linear_clock import LinearClock
 from headrace.simulation.model import CacheKind, EngineModel, KvModel, SchedulingBounds, StepClock
@@ -159,6 +156,10 @@ def _blocks_that_fit(hardware: Hardware, placement: Placement, defaults: Default
 
 
 def _calibrated(path: Path) -> StepClock:
+    import yaml  # slow to import, and seldom used, as is the next
+
+    from headrace.simulation.calibration import parse_calibration
+
     try:
         return parse_calibration(path.read_text()).clock()
     except (OSError, ValueError, yaml.YAMLError) as error:

@@ -1,5 +1,6 @@
 """`headrace engine verify`: what headrace would pass and read, held against the engine that is installed."""
 
+import os
 import socket
 import tempfile
 from collections import Counter
@@ -13,6 +14,7 @@ from headrace.cli.engine_view import EngineArgument, rows_view
 from headrace.cli.options import JsonOption
 from headrace.cli.output import EXIT_PROBLEMS, console, emit
 from headrace.declaration.builtin import BUILTIN_MODEL, BUILTIN_SHA256, BUILTIN_SOURCE
+from headrace.declaration.load import load_declaration
 from headrace.domain.endpoint import EngineKind
 from headrace.domain.operator_error import OperatorError
 from headrace.engines.contract import Driver, EmittedFlag, ReplicaSpec
@@ -56,6 +58,10 @@ MetricsFileOption = Annotated[
 NoStartOption = Annotated[
     bool, typer.Option("--no-start", help="Do not start the embedded engine for a moment to read its metrics.")
 ]
+DeclaredOption = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="Look the extra_args of this declaration's pools up, too."),
+]
 AllOption = Annotated[bool, typer.Option("--all", help="List what is as expected, too.")]
 
 
@@ -68,6 +74,7 @@ def verify(
     url: UrlOption = None,
     metrics_file: MetricsFileOption = None,
     is_not_started: NoStartOption = False,
+    config: DeclaredOption = None,
     is_all: AllOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -86,6 +93,7 @@ def verify(
             f"there is no {engine.value} to look at here: nothing on PATH",
             hint="Name its Python with --python, its command with --command, or a running one with --url.",
         )
+    emitted = (*emitted, *_declared_flags(engine, config))
     result = compare(
         engine, emitted=emitted, table=driver.metrics, flags=flags, metrics=metrics, wanted_version=version
     )
@@ -112,6 +120,19 @@ def _flags(
     if driver.kind is EngineKind.LLAMACPP:
         return look_at_package(python), emitted_parameters()
     return None, driver.emitted_flags
+
+
+def _declared_flags(engine: EngineKind, config: Path | None) -> Iterator[EmittedFlag]:
+    """Every flag that a declaration's pools of `engine` pass on as they are."""
+    if config is None:
+        return
+    declaration = load_declaration(config, environ=os.environ, is_elsewhere=True).declaration
+    for name, pool in declaration.pools.items():
+        if pool.engine is engine:
+            for word in pool.options.extra_args:
+                if word.startswith("-"):
+                    flag = word.partition("=")[0]
+                    yield EmittedFlag(flag=flag, option=f"pools.{name}.extra_args", source=str(config))
 
 
 def _metrics(

@@ -4,6 +4,7 @@ Given to `declaration.load` as its `checks`, so that each finding gets file, lin
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from headrace.declaration.lint import Finding
@@ -12,6 +13,7 @@ from headrace.declaration.model_source import FileSource, HuggingFaceSource, Pyp
 from headrace.declaration.problem import KeyPath, Severity
 from headrace.domain.endpoint import EngineKind
 from headrace.engines.contract import OptionProblem, ReplicaSpec
+from headrace.engines.names import explain
 from headrace.engines.registry import DRIVERS, driver_for
 
 STAND_IN = Path("/models/not-fetched-yet")
@@ -30,6 +32,7 @@ def lint_engines(declaration: Declaration) -> Iterator[Finding]:
         driver = driver_for(pool.engine)
         for problem in driver.check_options(stand_in_spec(name, pool, model)):
             yield _finding(pool, ("pools", name), problem)
+        yield from _old_flags(pool, ("pools", name))
         yield from _source_form(pool, model)
         yield from _devices(("pools", name), pool)
 
@@ -90,6 +93,15 @@ def _finding(pool: Pool, path: KeyPath, problem: OptionProblem) -> Finding:
         message=problem.message,
         hint=problem_hint(problem),
     )
+
+
+def _old_flags(pool: Pool, path: KeyPath) -> Iterator[Finding]:
+    """Warn of flags that newer versions no longer have; the installed one may still."""
+    for number, word in enumerate(pool.options.extra_args):
+        if word.startswith("-") and (explained := explain(word, pool.engine)) is not None:
+            hint = f"`headrace engine verify {pool.engine.value} --config FILE` shows whether yours has it."
+            problem = OptionProblem(key=("extra_args", number), message=f"is an old flag: {explained}", hint=hint)
+            yield replace(_finding(pool, path, problem), severity=Severity.WARNING)
 
 
 def _source_form(pool: Pool, model: Model) -> Iterator[Finding]:

@@ -183,6 +183,23 @@ def test_a_narrow_screen_gets_lines_instead_of_a_table(run, tmp_path: Path, monk
     assert all(len(line) <= 40 for line in ran.out.splitlines())
 
 
+def test_flags_that_a_declaration_passes_on_are_looked_up_too(run, tmp_path: Path) -> None:
+    """extra_args of the engine's pools; a flag that is gone is explained."""
+    (tmp_path / "headrace.yaml").write_text(
+        "version: 1\n"
+        "models: {m: {source: hf:a/b@0123456789abcdef0123456789abcdef01234567, context_tokens: 256}}\n"
+        "pools:\n"
+        "  mine: {model: m, engine: vllm, replicas: 1, extra_args: [--swap-space=4, --enforce-eager]}\n"
+        "  other: {model: m, engine: sglang, replicas: 1, extra_args: [--never-looked-up]}\n"
+    )
+    command = write_program(tmp_path, flags_of("vllm/serve_flags.txt"))
+    ran = run("engine", "verify", "vllm", "--command", command, "--config", "headrace.yaml", "--json")
+    assert ran.code == 3, ran.err
+    wrong = [finding for finding in json.loads(ran.out)["data"]["flags"] if finding["state"] != "present"]
+    assert [(finding["flag"], finding["option"]) for finding in wrong] == [("--swap-space", "pools.mine.extra_args")]
+    assert "gone since 0.24.0" in wrong[0]["note"]
+
+
 @pytest.mark.engine
 def test_the_embedded_engine_is_verified_out_of_the_box(
     run, monkeypatch: pytest.MonkeyPatch, real_cache_dir: str

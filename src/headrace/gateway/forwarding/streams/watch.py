@@ -45,6 +45,7 @@ class Usage(msgspec.Struct):
     prompt_tokens_details: PromptDetails | None = None
     input_tokens_details: PromptDetails | None = None
     cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
     total_tokens: int | None = None
 
     def counted(self) -> TokenUsage:
@@ -52,10 +53,19 @@ class Usage(msgspec.Struct):
         details = self.prompt_tokens_details or self.input_tokens_details
         cached = details.cached_tokens if details else self.cache_read_input_tokens
         return TokenUsage(
-            input_tokens=self.prompt_tokens if self.prompt_tokens is not None else self.input_tokens,
+            input_tokens=self.prompt_tokens if self.prompt_tokens is not None else self._whole_input(),
             output_tokens=self.completion_tokens if self.completion_tokens is not None else self.output_tokens,
             cached_input_tokens=cached,
         )
+
+    def _whole_input(self) -> int | None:
+        """Anthropic's `input_tokens` leaves out what was read from the cache or written to it; OpenAI's is the whole.
+
+        Source: recorded answers of llama.cpp b11549, vLLM 0.32.0 and SGLang 0.5.23.
+        """
+        if self.input_tokens is None:
+            return None
+        return self.input_tokens + (self.cache_read_input_tokens or 0) + (self.cache_creation_input_tokens or 0)
 
 
 def watch_for(request: InferenceRequest) -> StreamWatch:

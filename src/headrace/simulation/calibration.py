@@ -1,22 +1,36 @@
 """The calibration file: coefficients of step times that were fitted to a real engine, in place of the roofline."""
 
+from itertools import pairwise
 from typing import Annotated
 
 import yaml
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from headrace.simulation.linear_clock import LinearClock
+from headrace.simulation.curve_clock import CurveClock
 from headrace.simulation.samples import Seconds, Strict
 
 
-class StepCoefficients(Strict):
-    """Prices of what a step computes, each in seconds; see `LinearClock`."""
+class RowPoint(Strict):
+    """A step that computes so many positions, of prompts and generating sequences together, takes so long."""
 
-    fixed_s: Seconds = 0.0
-    prefill_token_s: Seconds = 0.0
+    rows: Annotated[int, Field(ge=1)]
+    step_s: Seconds
+
+
+class StepCoefficients(Strict):
+    """What a step takes: a curve over its rows, and prices for attention; see `CurveClock`."""
+
+    curve: Annotated[list[RowPoint], Field(min_length=1)]
+    decode_sequence_s: Seconds = 0.0
     prefill_pair_s: Seconds = 0.0
-    decode_token_s: Seconds = 0.0
     kv_token_s: Seconds = 0.0
+
+    @field_validator("curve")
+    @classmethod
+    def _is_growing(cls, curve: list[RowPoint]) -> list[RowPoint]:
+        if any(before.rows >= after.rows for before, after in pairwise(curve)):
+            raise ValueError("the points of the curve must be in the order of their rows, each once")
+        return curve
 
 
 class FitQuality(Strict):
@@ -41,8 +55,14 @@ class Calibration(Strict):
     """What a request costs its caller outside the engine's steps, once, before its first token."""
     fit: FitQuality | None = None
 
-    def clock(self) -> LinearClock:
-        return LinearClock(**self.step.model_dump())
+    def clock(self) -> CurveClock:
+        return CurveClock(
+            knots=tuple(point.rows for point in self.step.curve),
+            step_times_s=tuple(point.step_s for point in self.step.curve),
+            decode_sequence_s=self.step.decode_sequence_s,
+            prefill_pair_s=self.step.prefill_pair_s,
+            kv_token_s=self.step.kv_token_s,
+        )
 
 
 def parse_calibration(text: str) -> Calibration:

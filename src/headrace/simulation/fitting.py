@@ -1,119 +1,137 @@
 """Fits step times to measured runs: replay, solve, replay with what was found, until the schedule stands still.
 
-Whoever was in which step depends little on how long steps take, and given that, every measured moment is a sum of
-coefficients: a non-negative least-squares problem.
+Who was in which step depends little on how long steps take, and given that, every measured moment is a sum of step
+times, each a sum of coefficients: a non-negative least-squares problem.
 """
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from statistics import median
 
-from headrace.simulation.calibration import Calibration, FitQuality, StepCoefficients
-from headrace.simulation.replay import ReplayedRequest, replay
-from headrace.simulation.samples import MeasuredRequest, Samples
+from headrace.simulation.calibration import Calibration, FitQuality, RowPoint, StepCoefficients
+from headrace.simulation.curve_clock import share_of
+from headrace.simulation.least_squares import Row, solve_non_negative
+from headrace.simulation.replay import Replay, ReplayedRequest, StepCounts, replay
+from headrace.simulation.samples import EngineShape, MeasuredRequest, MeasuredRun, Samples
 
 ROUNDS = 12
 """Schedules stand still after two or three."""
-SWEEPS = 20_000
-SETTLED_RATIO = 1e-12
-"""Coordinate descent ends when no coefficient moves by more than this part of itself."""
-
-Row = tuple[tuple[float, ...], float]
-"""One equation, scaled so that its right side is 1 for a moment measured exactly: errors are relative."""
+KNOT_RATIO = 1.4
+"""Points of the curve are at least this far apart."""
 
 
 def fit(samples: Samples) -> Calibration:
-    """Return the coefficients that give the measured moments back best, in relative terms."""
-    calibration = _first_guess(samples)
+    """Return the step times that give the measured moments back best, in relative terms."""
+    runs = typical_runs(samples.runs)
+    calibration = _first_guess(samples, runs)
     for _ in range(ROUNDS):
-        rows = [row for pair in _replay_all(samples, calibration) for row in _equations(*pair)]
-        solved = solve_non_negative(rows)
-        following = _with_coefficients(calibration, solved)
+        replays = [replay(samples.shape, calibration, run.requests) for run in runs]
+        knots = choose_knots(step for each in replays for step in each.steps)
+        rows = [row for run, each in zip(runs, replays, strict=True) for row in _equations(run, each, knots)]
+        following = _with_solution(calibration, knots, solve_non_negative(rows))
         if following == calibration:
             break
         calibration = following
-    return calibration.model_copy(update={"fit": _judge(samples, calibration)})
+    return calibration.model_copy(update={"fit": judge_fit(samples.shape, calibration, samples.runs)})
 
 
-def _first_guess(samples: Samples) -> Calibration:
-    """All steps alike, as long as one gap between tokens: enough to know who meets whom."""
-    gaps = [request.tpot_s for run in samples.runs for request in run.requests if request.tpot_s]
+def typical_runs(runs: Sequence[MeasuredRun]) -> list[MeasuredRun]:
+    """Return one run for each plan that was repeated: of each moment the median, so that a disturbed run is no more
+    than that."""
+    alike: defaultdict[tuple[tuple[int, int], ...], list[MeasuredRun]] = defaultdict(list)
+    for run in runs:
+        alike[tuple((request.input_tokens, request.output_tokens) for request in run.requests)].append(run)
+    return [
+        MeasuredRun(requests=[_typical(same) for same in zip(*(run.requests for run in group), strict=True)])
+        for group in alike.values()
+    ]
+
+
+def _typical(same: Sequence[MeasuredRequest]) -> MeasuredRequest:
+    sent_at_s = median(request.sent_at_s for request in same)
+    first_token_at_s = sent_at_s + median(request.ttft_s for request in same)
+    after_s = median(request.ended_at_s - request.first_token_at_s for request in same)
+    return same[0].model_copy(
+        update={
+            "sent_at_s": sent_at_s,
+            "first_token_at_s": first_token_at_s,
+            "ended_at_s": first_token_at_s + after_s,
+        }
+    )
+
+
+def choose_knots(steps: Iterable[StepCounts]) -> list[int]:
+    """Return the numbers of rows at which the curve gets a point: the frequent ones, none too close to another."""
+    frequent = Counter(step.rows for step in steps).most_common()
+    knots: list[int] = []
+    for rows, _count in sorted(frequent, key=lambda item: (-item[1], item[0])):
+        if all(max(rows, knot) >= KNOT_RATIO * min(rows, knot) for knot in knots):
+            knots.append(rows)
+    return sorted(knots)
+
+
+def _first_guess(samples: Samples, runs: Sequence[MeasuredRun]) -> Calibration:
+    """All steps alike, as long as the shortest gap between tokens: enough to know who meets whom."""
+    gaps = [request.tpot_s for run in runs for request in run.requests if request.tpot_s]
     return Calibration(
         engine=samples.engine,
         model=samples.model,
         hardware=samples.hardware,
         measured_at=samples.measured_at,
-        step=StepCoefficients(fixed_s=min(gaps, default=0.01)),
+        step=StepCoefficients(curve=[RowPoint(rows=1, step_s=min(gaps, default=0.01))]),
     )
 
 
-def _with_coefficients(calibration: Calibration, solved: Sequence[float]) -> Calibration:
-    fixed_s, prefill_token_s, prefill_pair_s, decode_token_s, kv_token_s, overhead_s = (
-        float(f"{value:.6g}") for value in solved
-    )
+def _with_solution(calibration: Calibration, knots: Sequence[int], solution: Sequence[float]) -> Calibration:
+    values = [float(f"{value:.6g}") for value in solution]
+    decode_sequence_s, prefill_pair_s, kv_token_s, overhead_s = values[len(knots) :]
     step = StepCoefficients(
-        fixed_s=fixed_s,
-        prefill_token_s=prefill_token_s,
+        curve=[RowPoint(rows=rows, step_s=step_s) for rows, step_s in zip(knots, values, strict=False)],
+        decode_sequence_s=decode_sequence_s,
         prefill_pair_s=prefill_pair_s,
-        decode_token_s=decode_token_s,
         kv_token_s=kv_token_s,
     )
     return calibration.model_copy(update={"step": step, "request_overhead_s": overhead_s})
 
 
-def _replay_all(samples: Samples, calibration: Calibration) -> list[tuple[MeasuredRequest, ReplayedRequest]]:
-    pairs: list[tuple[MeasuredRequest, ReplayedRequest]] = []
-    for run in samples.runs:
-        pairs += zip(run.requests, replay(samples.shape, calibration, run.requests), strict=True)
-    return pairs
-
-
-def _equations(measured: MeasuredRequest, replayed: ReplayedRequest) -> list[Row]:
-    """Return one equation for the first token and one for the time after it."""
+def _equations(run: MeasuredRun, replayed: Replay, knots: Sequence[int]) -> list[Row]:
+    """Return an equation for each first token and for the time after it, scaled so that errors are relative."""
+    columns = [list(accumulate(column, initial=0.0)) for column in _columns(replayed.steps, knots)]
     rows: list[Row] = []
-    if measured.ttft_s > 0:
-        elapsed_s = measured.first_token_at_s - replayed.busy_since_s
-        rows.append(_scaled((*replayed.first_work, 1.0), elapsed_s, measured.ttft_s))
-    after_s = measured.ended_at_s - measured.first_token_at_s
-    if after_s > 0:
-        after_work = (end - first for end, first in zip(replayed.end_work, replayed.first_work, strict=True))
-        rows.append(_scaled((*after_work, 0.0), after_s, after_s))
+    for measured, request in zip(run.requests, replayed.requests, strict=True):
+        if measured.ttft_s > 0:
+            before = [column[request.first_step] - column[request.busy_step] for column in columns]
+            rows.append(_scaled([*before, 1.0], measured.first_token_at_s - request.busy_since_s, measured.ttft_s))
+        after_s = measured.ended_at_s - measured.first_token_at_s
+        if after_s > 0:
+            after = [column[request.end_step] - column[request.first_step] for column in columns]
+            rows.append(_scaled([*after, 0.0], after_s, after_s))
     return rows
 
 
-def _scaled(left: tuple[float, ...], right: float, unit: float) -> Row:
+def _columns(steps: Sequence[StepCounts], knots: Sequence[int]) -> list[list[float]]:
+    """Return, for each coefficient, how often each step counts it."""
+    columns = [[0.0] * len(steps) for _ in range(len(knots) + 3)]
+    for index, step in enumerate(steps):
+        share = share_of(knots, step.rows)
+        columns[share.left][index] += 1.0 - share.right_ratio
+        columns[share.right][index] += share.right_ratio
+        columns[-3][index] = step.decode_sequences
+        columns[-2][index] = step.prefill_pairs
+        columns[-1][index] = step.decode_kv_tokens
+    return columns
+
+
+def _scaled(left: Sequence[float], right: float, unit: float) -> Row:
     return tuple(value / unit for value in left), right / unit
 
 
-def solve_non_negative(rows: Sequence[Row]) -> list[float]:
-    """Return the non-negative vector with the least sum of squared errors, by coordinate descent.
-
-    Source: Franc, Hlavac, Navara 2005, sequential coordinate-wise algorithm for non-negative least squares.
-    """
-    size = len(rows[0][0])
-    scale = [max((abs(left[column]) for left, _right in rows), default=0.0) or 1.0 for column in range(size)]
-    columns = [[left[column] / scale[column] for left, _right in rows] for column in range(size)]
-    rights = [right for _left, right in rows]
-    gram = [[sum(a * b for a, b in zip(one, other, strict=True)) for other in columns] for one in columns]
-    slope = [-sum(a * b for a, b in zip(column, rights, strict=True)) for column in columns]
-    values = [0.0] * size
-    for _ in range(SWEEPS):
-        largest = 0.0
-        for index in range(size):
-            if gram[index][index] <= 0.0:
-                continue
-            updated = max(0.0, values[index] - slope[index] / gram[index][index])
-            change = updated - values[index]
-            if change:
-                values[index] = updated
-                slope = [before + change * column for before, column in zip(slope, gram[index], strict=True)]
-                largest = max(largest, abs(change) / (abs(updated) + 1e-30))
-        if largest < SETTLED_RATIO:
-            break
-    return [value / unit for value, unit in zip(values, scale, strict=True)]
-
-
-def _judge(samples: Samples, calibration: Calibration) -> FitQuality:
-    pairs = _replay_all(samples, calibration)
+def judge_fit(shape: EngineShape, calibration: Calibration, runs: Sequence[MeasuredRun]) -> FitQuality:
+    """Return how far the calibration is from single measured runs."""
+    pairs: list[tuple[MeasuredRequest, ReplayedRequest]] = []
+    for run in runs:
+        pairs += zip(run.requests, replay(shape, calibration, run.requests).requests, strict=True)
     ttft = [abs(replayed.ttft_s / measured.ttft_s - 1) for measured, replayed in pairs if measured.ttft_s > 0]
     decode = [
         abs(replayed.tpot_s / measured.tpot_s - 1)
@@ -122,6 +140,6 @@ def _judge(samples: Samples, calibration: Calibration) -> FitQuality:
     ]
     return FitQuality(
         requests=len(pairs),
-        median_ttft_error_ratio=round(median(ttft), 4),
+        median_ttft_error_ratio=round(median(ttft), 4) if ttft else 0.0,
         median_decode_error_ratio=round(median(decode), 4) if decode else 0.0,
     )

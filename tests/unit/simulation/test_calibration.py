@@ -12,18 +12,25 @@ def test_what_was_written_is_read_back() -> None:
     assert parse_calibration(render_calibration(TRUTH)) == TRUTH
 
 
-def test_the_clock_has_the_coefficients() -> None:
-    """A step is the sum of its prices."""
-    assert TRUTH.clock().step_s(10, 55, 10, 2, 2, 100) == pytest.approx(0.006 + 0.03 + 55 * 2e-6 + 0.01 + 100 * 5e-6)
+def test_the_clock_follows_the_curve() -> None:
+    """Twelve rows lie between the points of eight and 32; generating sequences and attention come on top."""
+    between_s = 0.030 + (0.090 - 0.030) * 4 / 24
+
+    assert TRUTH.clock().step_s(10, 55, 10, 2, 2, 100) == pytest.approx(between_s + 2 * 0.0004 + 55 * 2e-6 + 100 * 5e-6)
 
 
 @pytest.mark.parametrize(
     ("change", "complaint"),
-    [("fixed_s: -1", "greater than or equal to 0"), ("fixed_ms: 3", "fixed_ms"), ("fixed_s: soon", "number")],
+    [
+        ("step_s: -1", "greater than or equal to 0"),
+        ("step_ms: 3", "step_ms"),
+        ("step_s: soon", "number"),
+        ("step_s: 1\n  - rows: 2\n    step_s: 2", "order of their rows"),
+    ],
 )
 def test_a_wrong_file_is_refused_by_name(change: str, complaint: str) -> None:
     """Negative times, unknown keys and words where numbers belong are named."""
-    text = render_calibration(TRUTH).replace("fixed_s: 0.006", change)
+    text = render_calibration(TRUTH).replace("step_s: 0.018", change)
 
     with pytest.raises(ValidationError, match=complaint):
         parse_calibration(text)

@@ -17,6 +17,10 @@ from headrace.gateway.forwarding.whole_answer import read_envelope
         ),
         (
             b'{"input_tokens":7,"output_tokens":3,"cache_read_input_tokens":2}',
+            TokenUsage(input_tokens=9, output_tokens=3, cached_input_tokens=2),
+        ),
+        (
+            b'{"input_tokens":1,"output_tokens":3,"cache_read_input_tokens":2,"cache_creation_input_tokens":4}',
             TokenUsage(input_tokens=7, output_tokens=3, cached_input_tokens=2),
         ),
         (b"null", UNKNOWN_USAGE),

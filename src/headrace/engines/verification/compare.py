@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from headrace.domain.endpoint import EngineKind
 from headrace.engines.contract import EmittedFlag
-from headrace.engines.metrics import Appears, EngineMetric, MetricTable, Purpose
+from headrace.engines.metrics import Appears, EngineMetric, MetricTable, Purpose, version_key
 from headrace.engines.names import explain
 from headrace.engines.verification.help_text import HelpFacts
 
@@ -147,14 +147,15 @@ def _metric_findings(
 ) -> Iterable[MetricFinding]:
     """Every purpose that this version has a metric for, or that an older name answers.
 
-    Where the version is not known, it is taken for the one whose facts were read.
+    Where the version is not known, or no number, it is taken for the one whose facts were read.
     """
     on_page = frozenset(names)
+    known_version = version if version is not None and version_key(version) else table.version
     for purpose in Purpose:
         found = next((metric for metric in table.for_purpose(purpose) if metric.name in on_page), None)
         if found is not None:
             yield _found(engine, purpose, found)
-        elif expected := table.for_purpose(purpose, version or table.version):
+        elif expected := table.for_purpose(purpose, known_version):
             yield _absent(engine, purpose, expected, on_page)
 
 

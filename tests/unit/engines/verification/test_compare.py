@@ -114,6 +114,13 @@ def test_an_older_name_that_is_read_as_well_is_no_difference() -> None:
     assert "renamed to vllm:kv_cache_usage_perc" in kv.note
 
 
+@pytest.mark.parametrize("version", ["simulated", "main", "", None])
+def test_a_version_that_is_no_number_is_taken_for_the_newest(version: str | None) -> None:
+    """Names that are gone for long are not looked for where the version cannot be compared."""
+    plain, _ = captured("vllm/metric_names.txt")
+    assert verified(EngineKind.VLLM, *plain, version=version).differences == 0
+
+
 def test_what_appears_only_after_requests_is_no_difference() -> None:
     """A TensorRT-LLM that has answered nothing yet has an empty page."""
     result = verified(EngineKind.TENSORRT_LLM, "python_gc_objects_collected_total")

@@ -48,6 +48,10 @@ class PoolPlan(msgspec.Struct, frozen=True, kw_only=True):
     probe_timeout_s: float
     eject_after: int
     eject_s: float
+    structured_output_backend: str | None = None
+    """What holds output to constraints, where the pool declares it; engines that need none have their own."""
+    isolates_tenants: bool = False
+    """Each tenant has a part of the engines' prefix caches to itself."""
 
 
 class TenantPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,4 +180,11 @@ def _pool_plan(name: str, pool: Pool, endpoints: tuple[EndpointAddress, ...]) ->
         probe_timeout_s=pool.probe.timeout_s,
         eject_after=pool.probe.eject_after,
         eject_s=pool.probe.eject_s,
+        structured_output_backend=_structured_output_backend(pool),
+        isolates_tenants=pool.options.prefix_cache.tenant_isolation,
     )
+
+
+def _structured_output_backend(pool: Pool) -> str | None:
+    """What is declared; where headrace starts the engines, it switches on xgrammar unless told otherwise."""
+    return pool.options.structured_output.backend or (None if pool.is_remote else "xgrammar")

@@ -266,6 +266,7 @@ class RequestError(Exception):
         retry_after_s: float | None = None,
         allow: str | None = None,
         is_final: bool = False,
+        figures: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -276,6 +277,8 @@ class RequestError(Exception):
         """Value of the `Allow` header, for METHOD_NOT_ALLOWED."""
         self.is_final = is_final
         """True where retrying cannot help: sends `x-should-retry: false`."""
+        self.figures = figures
+        """Numbers that programs may want, beside the message: members of the error object, such as `prompt_tokens`."""
 
     @property
     def spec(self) -> ErrorSpec:
@@ -286,7 +289,7 @@ class RequestError(Exception):
 
 
 def error_body(error: RequestError) -> bytes:
-    """Render `error` in OpenAI's shape: `{"error": {"message", "type", "param", "code"}}`, as JSON bytes."""
+    """Render `error` in OpenAI's shape: `{"error": {"message", "type", "param", "code"}}` and its figures, as JSON."""
     return msgspec.json.encode(
         {
             "error": {
@@ -294,6 +297,7 @@ def error_body(error: RequestError) -> bytes:
                 "type": error.spec.openai_type,
                 "param": error.param,
                 "code": error.code.value,
+                **(error.figures or {}),
             }
         }
     )

@@ -20,6 +20,17 @@ STREAMS_WITH_USAGE_OPTION = frozenset({ApiDialect.CHAT_COMPLETIONS, ApiDialect.C
 """Dialects whose streams report usage only when asked. Source: OpenAI API reference, `stream_options`."""
 
 
+class Rewrite(msgspec.Struct, frozen=True, kw_only=True):
+    """What the engines of one pool are sent in place of the caller's own words."""
+
+    dropped: frozenset[str] = frozenset()
+    """Top-level fields that go."""
+    added: dict[str, msgspec.Raw] = {}
+    """Fields that come, or replace the caller's."""
+    echo: str | None = None
+    """What the engine repeats at the beginning of a whole answer, and the caller must not get."""
+
+
 class InferenceRequest(msgspec.Struct, kw_only=True):
     """A request after entry. Not changed afterwards; a Struct, since one is made per request on the hot path."""
 
@@ -38,6 +49,9 @@ class InferenceRequest(msgspec.Struct, kw_only=True):
     """The one output limit, whatever its alias; None where the caller gave none."""
     pinned_endpoint: str | None = None
     """The only endpoint that can continue this (`previous_response_id`)."""
+    rewrites: dict[str, Rewrite] | None = None
+    """By pool, for the few requests that need it: the pools that can do what is asked, and in which words. None: all
+    can, and the body stays as it is."""
 
     @property
     def adds_usage(self) -> bool:
@@ -62,4 +76,21 @@ class InferenceRequest(msgspec.Struct, kw_only=True):
             options: dict[str, msgspec.Raw] = msgspec.json.decode(given, type=dict[str, msgspec.Raw] | None) or {}
             options["include_usage"] = msgspec.Raw(b"true")
             fields["stream_options"] = msgspec.Raw(msgspec.json.encode(options))
+        return msgspec.json.encode(fields)
+
+    def rewritten_body(
+        self, served_model: str, *, asks_usage: bool, rewrite: Rewrite | None, salt: str | None
+    ) -> bytes:
+        """`body_for` for the rare request that is put into an engine's own words, or into a tenant's part of its cache.
+
+        `salt`: put it in as `cache_salt`.
+        """
+        body = self.body_for(served_model, asks_usage=asks_usage)
+        if rewrite is None and salt is None:
+            return body
+        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        if rewrite is not None:
+            fields = {name: value for name, value in fields.items() if name not in rewrite.dropped} | rewrite.added
+        if salt is not None:
+            fields["cache_salt"] = msgspec.Raw(msgspec.json.encode(salt))
         return msgspec.json.encode(fields)

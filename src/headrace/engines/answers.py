@@ -16,6 +16,9 @@ from headrace.engines.contract import EngineError
 SHOWN_CHARACTERS = 500
 """Of an engine's message at most so many are passed on: validation errors can repeat a whole prompt."""
 
+LONGEST_NUMBER = 12
+"""Digits of a token count that is believed: a hostile message could hold any number of them."""
+
 CALLER_STATUSES: Mapping[int, ErrorCode] = {
     400: ErrorCode.INVALID_REQUEST,
     413: ErrorCode.BODY_TOO_LARGE,
@@ -69,21 +72,51 @@ def read_error(status: int, body: bytes) -> ErrorAnswer:
 def translate(answer: ErrorAnswer, *, too_long: Sequence[re.Pattern[str]], engine: str) -> EngineError:
     """Judge an answer by the rules all engines share.
 
-    1. A message that says the prompt is too long is CONTEXT_TOO_LONG, whatever its status.
+    1. A message that one of `too_long` finds is CONTEXT_TOO_LONG, whatever its status, with the numbers of the groups
+       `prompt` and `context` where the pattern has them.
     2. A status of CALLER_STATUSES is the caller's fault, with the engine's message.
     3. 429 and 503 mean that this engine is loading, full or leaving: another may do it.
     4. Everything else is the engine's fault.
     """
     message = answer.message or f"{engine} answered HTTP {answer.status} without a message"
-    if any(pattern.search(message) for pattern in too_long):
-        return EngineError(code=ErrorCode.CONTEXT_TOO_LONG, message=message, param=answer.param)
+    for pattern in too_long:
+        if found := pattern.search(message):
+            groups = found.groupdict()
+            prompt, context = _number(groups.get("prompt")), _number(groups.get("context"))
+            return context_too_long(prompt, context, param=answer.param, engine_says=message)
     if code := CALLER_STATUSES.get(answer.status):
         return EngineError(code=code, message=message, param=answer.param)
     return engine_fault(f"{engine}: {message}")
 
 
-def engine_fault(message: str, *, retry_after_s: float | None = None) -> EngineError:
-    return EngineError(code=ErrorCode.ENGINE_REFUSED, message=message, retry_after_s=retry_after_s)
+def context_too_long(
+    prompt_tokens: int | None, context_tokens: int | None, *, param: str | None = None, engine_says: str = ""
+) -> EngineError:
+    """The one error for whatever does not fit: both numbers in the message and as figures, as far as known."""
+    known = {"prompt_tokens": prompt_tokens, "context_tokens": context_tokens}
+    if prompt_tokens is None or context_tokens is None:
+        message = engine_says or "the prompt is longer than the model's context"
+    elif prompt_tokens < context_tokens:
+        message = (
+            f"the prompt has {prompt_tokens} tokens, and with the output asked for it does not fit the model's context "
+            f"of {context_tokens}: shorten the prompt, or ask for less output"
+        )
+    else:
+        message = (
+            f"the prompt has {prompt_tokens} tokens, and the model's context holds {context_tokens}: shorten the prompt"
+        )
+    return EngineError(
+        code=ErrorCode.CONTEXT_TOO_LONG,
+        message=message,
+        param=param,
+        figures={name: number for name, number in known.items() if number is not None},
+    )
+
+
+def engine_fault(message: str, *, retry_after_s: float | None = None, is_leaving: bool = False) -> EngineError:
+    return EngineError(
+        code=ErrorCode.ENGINE_REFUSED, message=message, retry_after_s=retry_after_s, is_leaving=is_leaving
+    )
 
 
 SOURCE_PLACE = '\n\n  File "'
@@ -110,6 +143,10 @@ def _innermost(body: bytes) -> object:
 
 def _as_text(value: object) -> str:
     return msgspec.json.encode(value).decode("utf-8", "replace")[: 4 * SHOWN_CHARACTERS]
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None or len(text) > LONGEST_NUMBER else int(text)
 
 
 def _text(value: object) -> str:

@@ -13,7 +13,9 @@ from typing import Protocol
 from headrace.declaration.engine_options import EngineOptions
 from headrace.domain.endpoint import EngineKind
 from headrace.domain.errors import ErrorCode
+from headrace.engines.continuation import NO_CONTINUATION, ContinuationRow
 from headrace.engines.metrics import MetricTable
+from headrace.engines.structured_output import ConstraintWriter, no_structured_output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +132,10 @@ class EngineError:
     message: str
     param: str | None = None
     retry_after_s: float | None = None
+    figures: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Numbers for the error object: `prompt_tokens` and `context_tokens` of CONTEXT_TOO_LONG, as far as known."""
+    is_leaving: bool = False
+    """The engine is shutting down, whatever its readiness path says: it takes no new requests."""
 
 
 class FieldRule(StrEnum):
@@ -141,6 +147,9 @@ class FieldRule(StrEnum):
     """Set by the gateway alone: refused from callers."""
     GATED = "gated"
     """Passed only where the operator's policy allows the field by name."""
+    SHAPED = "shaped"
+    """Read by headrace and put into the engine's own words, or refused by name: structured output, continuation,
+    template arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +166,14 @@ class Dialect:
     """Whether `stream_options.include_usage` is understood."""
     extra_headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Sent with each request to the engine."""
+    salted_paths: frozenset[str] = frozenset()
+    """Where `cache_salt` keeps prompts with different salts apart in the prefix cache; empty where nothing does."""
+    structured: ConstraintWriter = no_structured_output
+    """Puts a constraint into the engine's own fields. Raises: CannotSayError."""
+    enforces_structured_output: bool = True
+    """False where the engine ignores constraints unless a backend for them is switched on, which must be declared."""
+    continuation: ContinuationRow = NO_CONTINUATION
+    """How the engine goes on with an answer that the caller began."""
 
 
 class Driver(Protocol):

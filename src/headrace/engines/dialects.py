@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
+from headrace.engines.constraint_reader import READERS
 from headrace.engines.contract import FieldRule
 
 GENERATION_PATHS = frozenset({"/v1/chat/completions", "/v1/completions"})
@@ -15,10 +16,8 @@ OPENAI_OUTPUT_LIMITS = frozenset({"max_tokens", "max_completion_tokens", "max_ou
 """Output limits of the chat, completions and responses APIs. Source: OpenAI's API reference."""
 
 HF_SAMPLING_FIELDS = (
-    "add_generation_prompt",
     "add_special_tokens",
     "allowed_token_ids",
-    "continue_final_message",
     "early_stopping",
     "ignore_eos",
     "include_stop_str_in_output",
@@ -37,11 +36,50 @@ HF_SAMPLING_FIELDS = (
 """Sampling and templating fields with the same meaning in vLLM, SGLang and TensorRT-LLM where they exist."""
 
 
+OWNED_EVERYWHERE = (
+    "bootstrap_host",
+    "bootstrap_port",
+    "bootstrap_room",
+    "cache_salt",
+    "custom_logit_processor",  # a pickled Python object
+    "data_parallel_rank",
+    "disaggregated_params",
+    "ec_transfer_params",
+    "extra_args",
+    "extra_body",  # clients merge it into the body; where it stays an object, some server may
+    "id_slot",
+    "kv_transfer_params",  # forged ones end vLLM's decode engine
+    "priority",
+    "request_id",
+    "rid",
+    "session_id",
+)
+"""Taken from no caller, whatever the engine: scheduling, cache, transfer, placement and the names of requests."""
+
+OWNED_PREFIXES = ("bootstrap_", "disagg_", "kv_transfer_")
+"""Families of owned fields: a version that adds one to a family does not open it to callers."""
+
+CARRIERS = ("chat_template_kwargs", "custom_params", "mm_processor_kwargs", "media_io_kwargs", "vllm_xargs")
+"""Fields whose objects an engine hands on to its inside, vLLM's `vllm_xargs` to where it keeps `kv_transfer_params`:
+owned names are looked for in them. Source: vllm/entrypoints/openai/chat_completion/protocol.py, 0.33.0."""
+
+SHAPED_EVERYWHERE = (
+    *READERS,
+    "add_generation_prompt",
+    "chat_template_kwargs",
+    "continue_final_message",
+    "guided_decoding_backend",
+    "guided_whitespace_pattern",
+)
+"""Read by headrace whatever the engine, since engines ignore what they do not know: `gateway/entry/shaping.py`."""
+
+
 def field_table(
     *, safe: Iterable[str] = (), gated: Iterable[str] = (), owned: Iterable[str] = ()
 ) -> Mapping[str, FieldRule]:
-    """Join three lists to the table of a dialect; the stricter rule wins where a name is in two."""
+    """Join three lists and what holds everywhere to the table of a dialect; where a name is in two, the later wins."""
     table = dict.fromkeys(safe, FieldRule.SAFE)
     table |= dict.fromkeys(gated, FieldRule.GATED)
-    table |= dict.fromkeys(owned, FieldRule.OWNED)
+    table |= dict.fromkeys(SHAPED_EVERYWHERE, FieldRule.SHAPED)
+    table |= dict.fromkeys((*OWNED_EVERYWHERE, *owned), FieldRule.OWNED)
     return MappingProxyType(table)

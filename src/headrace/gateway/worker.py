@@ -22,6 +22,7 @@ from headrace.gateway.accounting.account import Books
 from headrace.gateway.accounting.counters import Counters
 from headrace.gateway.accounting.exposition import EndpointSample, Exposition, WorkerSample
 from headrace.gateway.endpoints.addresses import PlanError
+from headrace.gateway.endpoints.cache_salt import CacheSalt
 from headrace.gateway.endpoints.directory import EndpointDirectory
 from headrace.gateway.endpoints.discovery import DnsDiscovery
 from headrace.gateway.endpoints.prober import Prober
@@ -30,6 +31,7 @@ from headrace.gateway.entry.fields import FieldPolicy
 from headrace.gateway.entry.media import MediaPolicy
 from headrace.gateway.entry.own_answers import CorsPolicy
 from headrace.gateway.entry.reader import RequestReader
+from headrace.gateway.entry.shaping import Shaper
 from headrace.gateway.forwarding.core.failover import RetryLimits
 from headrace.gateway.forwarding.core.retry_budget import RetryBudget
 from headrace.gateway.forwarding.ports import ForwardingSettings
@@ -66,7 +68,7 @@ class Worker:
         self._loop = loop
         self._clock = SystemClock()
         self._counters = Counters()
-        self._directory = EndpointDirectory(loop)
+        self._directory = EndpointDirectory(loop, CacheSalt(settings.state_dir))
         self._budget = RetryBudget(ratio=0.0, minimum=0, now_mono_s=monotonic())
         self._books = Books(self._counters, record=lambda _: None, line=None)
         self._journal: JournalWriter | None = None
@@ -132,6 +134,7 @@ class Worker:
                 models,
                 FieldPolicy(unknown_fields=plan.unknown_fields, allow_gated=plan.allow_gated),
                 MediaPolicy(plan.media_hosts),
+                Shaper(plan.allow_gated),
             ),
             identity=Identity(KeyRing(self._keys), plan.tenants, self._clock),
             router=router,

@@ -256,7 +256,7 @@ async def test_a_late_probe_under_load_evicts_nobody(tmp_path: Path) -> None:
             writer.write(framed(chunk_event("x")))
             await writer.drain()
             await asyncio.sleep(0.05)
-        writer.write(framed(DONE) + b"0\r\n\r\n")
+        writer.write(framed(chunk_event(finish="stop") + DONE) + b"0\r\n\r\n")
         await writer.drain()
 
     async with ScriptedEngine(scripts={"slow": slow_stream}) as engine:

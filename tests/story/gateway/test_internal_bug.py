@@ -79,7 +79,7 @@ async def drip(engine: ScriptedEngine, request: Seen, writer: asyncio.StreamWrit
         await asyncio.sleep(0.01)
     writer.write(framed(chunk_event("second")))
     await writer.drain()
-    writer.write(framed(DONE) + b"0\r\n\r\n")
+    writer.write(framed(chunk_event(finish="stop") + DONE) + b"0\r\n\r\n")
     await writer.drain()
 
 

@@ -28,7 +28,7 @@ async def flood(engine: ScriptedEngine, request: Seen, writer: asyncio.StreamWri
     for _ in range(8000):
         writer.write(event)
         await writer.drain()
-    writer.write(framed(DONE) + b"0\r\n\r\n")
+    writer.write(framed(chunk_event(finish="stop") + DONE) + b"0\r\n\r\n")
     await writer.drain()
 
 
@@ -219,7 +219,7 @@ async def test_a_reader_that_catches_up_gets_everything(tmp_path: Path, engine: 
                 count += 1
                 if count % 500 == 0:
                     await asyncio.sleep(0.01)
-        assert size == 8000 * len(chunk_event("x" * 4000)) + len(DONE)
+        assert size == 8000 * len(chunk_event("x" * 4000)) + len(chunk_event(finish="stop") + DONE)
 
 
 @pytest.mark.parametrize(("size", "is_whole"), [(4097, True), (4098, False)])
@@ -231,7 +231,7 @@ async def test_event_bytes(tmp_path: Path, engine: ScriptedEngine, size: int, is
         writer.write(STREAM_HEAD + framed(chunk_event("a")) + framed(event[:-1]))
         await writer.drain()
         await asyncio.sleep(0.1)
-        writer.write(framed(event[-1:]) + framed(DONE) + b"0\r\n\r\n")
+        writer.write(framed(event[-1:]) + framed(chunk_event(finish="stop")) + framed(DONE) + b"0\r\n\r\n")
         await writer.drain()
 
     engine.scripts = {"big": big_event}

@@ -1,12 +1,9 @@
 """The vLLM driver: what it says and understands; `launch.py` starts it. Source: vLLM 0.33.0; 0.32.0 run on CPU."""
 
-import re
 from collections.abc import Iterator
 
 from headrace.domain.endpoint import EngineKind
-from headrace.engines.answers import read_error, translate
 from headrace.engines.contract import (
-    Dialect,
     EmittedFlag,
     EngineError,
     Launch,
@@ -15,66 +12,11 @@ from headrace.engines.contract import (
     ProbeVerdict,
     ReplicaSpec,
 )
-from headrace.engines.dialects import ALL_PATHS, HF_SAMPLING_FIELDS, OPENAI_OUTPUT_LIMITS, field_table
 from headrace.engines.probes import judge
+from headrace.engines.vllm.dialect import DIALECT
+from headrace.engines.vllm.errors import translate_error
 from headrace.engines.vllm.launch import EMITTED, OPTIONS, check, launch
 from headrace.engines.vllm.metrics import METRICS
-
-_TOO_LONG = (
-    re.compile(r"maximum context length is \d+", re.IGNORECASE),
-    re.compile(r"longer than the maximum model length", re.IGNORECASE),
-    re.compile(r"decoder prompt .* is longer than", re.IGNORECASE),
-)
-"""Source: vllm/renderers/params.py and vllm/v1/engine/input_processor.py."""
-
-DIALECT = Dialect(
-    paths=ALL_PATHS,
-    fields=field_table(
-        safe=(
-            *HF_SAMPLING_FIELDS,
-            "bad_words",
-            "documents",
-            "include_reasoning",
-            "logprob_token_ids",
-            "repetition_detection",
-            "return_tokens_as_token_ids",
-            "structured_outputs",
-            "thinking_token_budget",
-            "truncation_side",
-        ),
-        gated=(
-            "chat_template",
-            "chat_template_kwargs",  # could replace the template itself before 0.11.1 (CVE-2025-62426)
-            "enable_response_messages",
-            "logits_processors",
-            "media_io_kwargs",
-            "mm_processor_kwargs",
-            "previous_input_messages",
-            "prompt_embeds",  # tensors made by a caller
-            "prompt_logprobs",  # memory grows with prompt times vocabulary
-            "return_mm_kwargs",
-            "return_prompt_text",
-            "return_token_offsets",
-            "return_weight_versions",
-            "vllm_xargs",
-            "watermarking",
-        ),
-        owned=(
-            "cache_salt",
-            "data_parallel_rank",
-            "ec_transfer_params",
-            "kv_transfer_params",  # forged ones end the decode engine
-            "mm_payload",
-            "priority",
-            "request_id",
-            "routed_experts_prompt_start",
-            "session_id",
-            "stream_interval",
-        ),
-    ),
-    output_limit_aliases=OPENAI_OUTPUT_LIMITS,
-)
-"""Source: the request classes of vllm/entrypoints/{openai/*,anthropic,pooling/base}/protocol.py."""
 
 
 class VllmDriver:
@@ -93,7 +35,7 @@ class VllmDriver:
         return judge(reply)
 
     def translate_error(self, status: int, body: bytes) -> EngineError:
-        return translate(read_error(status, body), too_long=_TOO_LONG, engine="vLLM")
+        return translate_error(status, body)
 
     @property
     def emitted_flags(self) -> tuple[EmittedFlag, ...]:

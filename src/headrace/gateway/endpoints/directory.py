@@ -8,14 +8,16 @@ from headrace.domain.endpoint import EndpointState, EngineKind
 from headrace.domain.ids import EndpointId
 from headrace.engines.registry import driver_for
 from headrace.gateway.endpoints.addresses import make_connections, make_request_heads, make_tls_context
+from headrace.gateway.endpoints.cache_salt import Salter
 from headrace.gateway.endpoints.endpoint import Endpoint
 
 
 class EndpointDirectory:
     """The endpoints that exist now. Concurrency: event loop only; lists are replaced, never changed in place."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, salter: Salter | None = None) -> None:
         self._loop = loop
+        self._salter = salter
         self._by_pool: dict[str, tuple[Endpoint, ...]] = {}
         self._plans: dict[str, PoolPlan] = {}
         self._resolved: dict[str, tuple[EndpointAddress, ...]] = {}
@@ -33,6 +35,8 @@ class EndpointDirectory:
         before = set(self)
         for endpoint, pool, address in adoption.kept:
             endpoint.adopt(pool, address)
+        for endpoint in (endpoint for endpoints in adoption.by_pool.values() for endpoint in endpoints):
+            endpoint.salter = self._salter if adoption.plans[endpoint.plan.name].isolates_tenants else None
         self._by_pool, self._plans = adoption.by_pool, adoption.plans
         self._resolved = {pool: found for pool, found in self._resolved.items() if pool in self._plans}
         for endpoint in before - set(self):

@@ -1,6 +1,7 @@
 """One endpoint at run time: state, load, connections, and the rules by which use and probes change its state."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.declaration.gateway_plan import EndpointAddress, PoolPlan
@@ -9,6 +10,9 @@ from headrace.domain.ids import EndpointId
 from headrace.engines.contract import Driver
 from headrace.gateway.http.connection_pool import ConnectionPool
 
+LEAVING_S = 60.0
+"""An engine that said it shuts down is tried again after so long, where no probe has failed by then. Chosen: longer
+than most drains."""
 LONGEST_EJECTION_FACTOR = 16
 """An endpoint that fails again and again is left out for at most so many times `eject_s`. Chosen."""
 
@@ -43,9 +47,11 @@ class Endpoint:
         "is_draining",
         "is_usable",
         "last_byte_mono_s",
+        "leaving_until_mono_s",
         "plan",
         "reason",
         "requests",
+        "salter",
         "since_at",
         "state",
     )
@@ -81,6 +87,10 @@ class Endpoint:
         self.last_byte_mono_s = 0.0
         """When an engine's byte last arrived here, for any request: progress that a busy engine shows."""
         self.ejected_until_mono_s = 0.0
+        self.leaving_until_mono_s = 0.0
+        """Until then good probes are not believed: the engine has said that it is shutting down."""
+        self.salter: Callable[[str], str] | None = None
+        """Makes a tenant's `cache_salt`, where the pool keeps tenants apart in the prefix cache."""
         self._ejections = 0
 
     @property
@@ -101,6 +111,8 @@ class Endpoint:
         """A probe was answered well. An ejection runs its time first, then one good probe ends it."""
         if self.state is EndpointState.EJECTED and now_mono_s < self.ejected_until_mono_s:
             return
+        if now_mono_s < self.leaving_until_mono_s:
+            return
         if self.state is EndpointState.EJECTED:
             self.failures_in_a_row = self.plan.eject_after - 1  # on trial: one more failure ejects again
         self._become(EndpointState.READY, "answers probes")
@@ -110,8 +122,20 @@ class Endpoint:
             self._become(EndpointState.BUSY, reason)
 
     def probe_said_not_ready(self, reason: str) -> None:
+        self.leaving_until_mono_s = 0.0  # what answers next is another process, or has made up its mind
         if self.state is not EndpointState.EJECTED:
             self._become(EndpointState.NOT_READY, reason)
+
+    def engine_is_leaving(self, reason: str, now_mono_s: float) -> bool:
+        """The engine refuses new requests because it shuts down, though its probes may go on saying that all is well.
+
+        Out at once, until a probe fails (it has gone) or LEAVING_S have passed. Returns whether that took it out.
+        """
+        was_usable = self.is_usable
+        self.failures += 1
+        self.leaving_until_mono_s = now_mono_s + LEAVING_S
+        self._become(EndpointState.NOT_READY, reason)
+        return was_usable
 
     def request_succeeded(self) -> None:
         self.failures_in_a_row = 0

@@ -19,10 +19,13 @@ class ServedModel:
     """Distinct drivers of those pools."""
 
     def serves(self, path: str, pool: PoolPlan) -> bool:
-        """Whether `pool` answers `path` (such as `/v1/embeddings`)."""
+        """Whether `pool` answers `path` (such as `/v1/embeddings`): not where its engine has no way to keep tenants
+        apart, and the pool is declared to.
+        """
         if (path == "/v1/embeddings") != pool.embeddings and pool.is_run_here:
             return False
-        return path in driver_for(EngineKind(pool.engine)).dialect.paths
+        dialect = driver_for(EngineKind(pool.engine)).dialect
+        return path in dialect.paths and (not pool.isolates_tenants or path in dialect.salted_paths)
 
     def pools_for(self, path: str) -> tuple[PoolPlan, ...]:
         return tuple(pool for pool in self.pools if self.serves(path, pool))

@@ -3,16 +3,22 @@
 1. owned: set by the gateway alone (`priority`, `cache_salt`, transfer parameters, slot ids); refused from callers,
    whatever the engine, since some of them crash one.
 2. gated: passed only where the operator allows the field by name.
-3. safe: the API's own fields, and what the model's engines are known to understand.
-4. anything else: `gateway.fields.unknown_fields` says forward or refuse; never dropped in silence.
+3. shaped: read here and put into the engine's own words (`shaping.py`).
+4. safe: the API's own fields, and what the model's engines are known to understand.
+5. anything else: `gateway.fields.unknown_fields` says forward or refuse; never dropped in silence.
 """
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import cast
+
+import msgspec
 
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import ApiDialect
+from headrace.engines.constraint_reader import API_OF_FIELD
 from headrace.engines.contract import FieldRule
+from headrace.engines.dialects import CARRIERS, OWNED_PREFIXES
 from headrace.gateway.endpoints.serving import ServedModel, fields_with_rule
 
 _SAMPLING = "model stream temperature top_p metadata user safety_identifier service_tier prompt_cache_key".split()
@@ -24,7 +30,7 @@ stream_options suffix""".split()
 _EMBEDDINGS = "input dimensions encoding_format".split()
 _RESPONSES = """include input instructions max_output_tokens max_tool_calls parallel_tool_calls previous_response_id
 prompt prompt_cache_retention reasoning store stream_options text tool_choice tools top_logprobs truncation""".split()
-_MESSAGES = "max_tokens messages stop_sequences system thinking tool_choice tools top_k output_config".split()
+_MESSAGES = "max_tokens messages output_config stop_sequences system thinking tool_choice tools top_k".split()
 
 API_FIELDS: Mapping[ApiDialect, frozenset[str]] = MappingProxyType(
     {
@@ -53,36 +59,68 @@ class FieldPolicy:
         self._refuses_unknown = unknown_fields == "refuse"
         self._allowed = frozenset(allow_gated)
         self._owned = fields_with_rule(FieldRule.OWNED)
+        self._shaped = fields_with_rule(FieldRule.SHAPED)
         self._gated = fields_with_rule(FieldRule.GATED) - self._allowed
         self._plain: dict[tuple[str, ApiDialect], frozenset[str]] = {}
 
-    def check(self, fields: Mapping[str, object], dialect: ApiDialect, model: ServedModel) -> None:
-        """Raises: RequestError UNSUPPORTED_PARAMETER naming the first field that may not pass."""
+    def check(self, fields: Mapping[str, msgspec.Raw], dialect: ApiDialect, model: ServedModel) -> bool:
+        """Return whether a field must be put into the engine's words.
+
+        Raises: RequestError UNSUPPORTED_PARAMETER naming the first field that may not pass.
+        """
         plain = self._plain.get((model.name, dialect)) or self._plain_fields(dialect, model)
-        if not plain.issuperset(fields):
-            for name in sorted(fields.keys() - plain):
-                self._check_odd(name, dialect, model)
+        if plain.issuperset(fields):
+            return False
+        odd = sorted(fields.keys() - plain)
+        for name in odd:
+            if not self._is_shaped(name, dialect):
+                self._check_odd(name, fields[name], dialect, model)
+        return any(self._is_shaped(name, dialect) for name in odd)
+
+    def _is_shaped(self, name: str, dialect: ApiDialect) -> bool:
+        return name in self._shaped and API_OF_FIELD.get(name, dialect) is dialect
 
     def _plain_fields(self, dialect: ApiDialect, model: ServedModel) -> frozenset[str]:
         known = {name for driver in model.drivers for name in driver.dialect.fields}
         aliases = {name for driver in model.drivers for name in driver.dialect.output_limit_aliases}
         wanted = API_FIELDS[dialect] | known | aliases | self._allowed
-        plain = frozenset(wanted - self._owned - self._gated - REFUSED.keys())
+        shaped = {name for name in self._shaped if self._is_shaped(name, dialect)}
+        plain = frozenset(wanted - self._owned - self._gated - shaped - REFUSED.keys() - set(CARRIERS))
         self._plain[model.name, dialect] = plain
         return plain
 
-    def _check_odd(self, name: str, dialect: ApiDialect, model: ServedModel) -> None:
-        if name in self._owned:
+    def _check_odd(self, name: str, raw: msgspec.Raw, dialect: ApiDialect, model: ServedModel) -> None:
+        is_known = name in self._allowed or any(name in driver.dialect.fields for driver in model.drivers)
+        if name in self._owned or name.startswith(OWNED_PREFIXES):
             reason = "is set by the gateway and is not taken from callers; leave it out"
         elif name in REFUSED:
             reason = f"is not supported: {REFUSED[name]}"
         elif name in self._gated:
             reason = "is switched off here; an operator can allow it in gateway.fields.allow_gated"
-        elif self._refuses_unknown:
+        elif hidden := self._find_owned(raw):
+            reason = f"holds {_shown(hidden)}, which is set by the gateway and is not taken from callers; leave it out"
+        elif self._refuses_unknown and not is_known:
             reason = f"is not a field of {dialect.value} that the engine of model {model.name!r} is known to understand"
         else:
             return
         raise RequestError(ErrorCode.UNSUPPORTED_PARAMETER, f"field {_shown(name)} {reason}", param=_shown(name))
+
+    def _find_owned(self, raw: msgspec.Raw) -> str | None:
+        """The first owned name at any depth of a value that headrace does not know, or that an engine hands on."""
+        if not bytes(raw).startswith((b"{", b"[")):
+            return None
+        pending: list[object] = [msgspec.json.decode(raw)]
+        while pending:
+            value = pending.pop()
+            if isinstance(value, dict):
+                members = cast("dict[str, object]", value)
+                for name in members:
+                    if name in self._owned or name.startswith(OWNED_PREFIXES):
+                        return name
+                pending.extend(members.values())
+            elif isinstance(value, list):
+                pending.extend(cast("list[object]", value))
+        return None
 
 
 def _shown(name: str) -> str:

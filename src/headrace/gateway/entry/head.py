@@ -25,6 +25,7 @@ class RequestHead(msgspec.Struct):
     """UTC epoch seconds."""
     reply_lines: bytes
     """Header lines that every answer carries."""
+    trace_line: bytes
     route: Route | None
     tracestate: bytes | None = None
     timeout_s: float | None = None
@@ -32,10 +33,14 @@ class RequestHead(msgspec.Struct):
 
     @property
     def engine_lines(self) -> bytes:
-        """Header lines that every attempt at an engine carries."""
-        if self.tracestate is None:
-            return self.reply_lines
-        return self.reply_lines + b"tracestate: " + self.tracestate + b"\r\n"
+        """Header lines that every attempt at an engine carries, the last of them to be ended by the attempt's number.
+
+        The engine's request id is ours, not the caller's: vLLM names requests by it, and two of one name collide.
+        """
+        lines = self.trace_line
+        if self.tracestate is not None:
+            lines += b"tracestate: " + self.tracestate + b"\r\n"
+        return lines + b"x-request-id: " + self.uid.encode("ascii")
 
 
 class HeadReader:
@@ -56,9 +61,10 @@ class HeadReader:
             traceparent, tracestate = trace.decode("ascii"), headers.get(b"tracestate")
         else:
             traceparent, tracestate = f"00-{uid}-{uid[16:]}-01", None
-        lines = f"x-request-id: {request_id}\r\ntraceparent: {traceparent}\r\n".encode("ascii")
+        trace_line = f"traceparent: {traceparent}\r\n".encode("ascii")
+        lines = f"x-request-id: {request_id}\r\n".encode("ascii") + trace_line
         route = find_route(exchange.path)
-        head = RequestHead(uid, request_id, traceparent[3:35], received_at, lines, route, tracestate)
+        head = RequestHead(uid, request_id, traceparent[3:35], received_at, lines, trace_line, route, tracestate)
         error = exchange.error or refusal_of(head.route, exchange.method)
         if error is None and b"content-encoding" in headers:
             error = RequestError(

@@ -5,7 +5,7 @@ References to anything but inline data are refused unless their host is in `gate
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -18,6 +18,7 @@ multimodal inputs page, read 2026-11."""
 _AMBIGUOUS = re.compile(r"[\\\x00-\x20\x7f]")
 """URL parsers disagree on these, so that the host checked here need not be the host an engine fetches from."""
 _decode_messages = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
+_ASSISTANT = msgspec.Raw(b'"assistant"')
 _CONTENT_FIELDS = ("messages", "input", "system", "prompt")
 
 
@@ -27,30 +28,37 @@ class MediaPolicy:
     def __init__(self, media_hosts: tuple[str, ...]) -> None:
         self._hosts = frozenset(host.lower() for host in media_hosts)
 
-    def check(self, fields: Mapping[str, msgspec.Raw]) -> None:
-        """Raises: RequestError UNSUPPORTED_PARAMETER for the first reference that is not allowed.
+    def check(self, fields: Mapping[str, msgspec.Raw]) -> bool:
+        """Return whether the last message is the assistant's, since the messages are looked through here anyway.
+
+        Raises: RequestError UNSUPPORTED_PARAMETER for the first reference that is not allowed.
 
         A plain string holds no reference, so a long text is skipped over, not searched: that costs a tenth.
         """
+        is_begun = False
         for name in _CONTENT_FIELDS:
             raw = fields.get(name)
             if raw is None or not _is_nested(raw):
                 continue
             if name == "messages":
-                self._check_messages(raw)
+                is_begun |= self._check_messages(raw)
             else:
-                self._search(msgspec.json.decode(raw), name)
+                value = msgspec.json.decode(raw)
+                self._search(value, name)
+                is_begun |= name == "input" and _ends_with_the_assistants(value)
+        return is_begun
 
-    def _check_messages(self, raw: msgspec.Raw) -> None:
+    def _check_messages(self, raw: msgspec.Raw) -> bool:
         try:
             messages = _decode_messages(raw)
         except msgspec.ValidationError:  # no list of objects: the engine will say so, unless it hides something
             self._search(msgspec.json.decode(raw), "messages")
-            return
+            return False
         for message in messages:
             for key, value in message.items():
                 if key in MEDIA_KEYS or _is_nested(value):
                     self._search({key: msgspec.json.decode(value)}, "messages")
+        return bool(messages) and messages[-1].get("role") == _ASSISTANT
 
     def _search(self, value: object, field: str) -> None:
         stack: list[Any] = [value]
@@ -86,6 +94,11 @@ class MediaPolicy:
                 "or ask the operator to add the host to gateway.fields.media_hosts"
             )
             raise RequestError(ErrorCode.UNSUPPORTED_PARAMETER, message, param=field)
+
+
+def _ends_with_the_assistants(items: object) -> bool:
+    last = cast("list[object]", items)[-1] if isinstance(items, list) and items else None
+    return isinstance(last, dict) and cast("dict[str, object]", last).get("role") == "assistant"
 
 
 def _is_nested(raw: msgspec.Raw) -> bool:

@@ -12,6 +12,7 @@ from headrace.gateway.entry.duplicates import has_duplicate_keys
 from headrace.gateway.entry.fields import FieldPolicy
 from headrace.gateway.entry.media import MediaPolicy
 from headrace.gateway.entry.routes import Route
+from headrace.gateway.entry.shaping import Shaper
 
 FindPin = Callable[[str], str | None]
 """Given a `previous_response_id`, the endpoint that knows it, or None."""
@@ -28,7 +29,10 @@ _NO_MEDIA = frozenset({ApiDialect.EMBEDDINGS, ApiDialect.COMPLETIONS})
 class RequestReader:
     """Reads request bodies by one gateway plan. Pure; built once per plan."""
 
-    def __init__(self, models: Mapping[str, ServedModel], fields: FieldPolicy, media: MediaPolicy) -> None:
+    def __init__(
+        self, models: Mapping[str, ServedModel], fields: FieldPolicy, media: MediaPolicy, shaper: Shaper
+    ) -> None:
+        self._shaper = shaper
         self._models = models
         self._fields = fields
         self._media = media
@@ -42,9 +46,9 @@ class RequestReader:
         fields = self._decode_fields(body)
         name = self._model_name(fields)
         model = self._served.get((name, route.path)) or self._find_served(name, route)
-        self._fields.check(fields, dialect, model)
+        is_shaped = self._fields.check(fields, dialect, model)
         if dialect not in _NO_MEDIA:
-            self._media.check(fields)
+            is_shaped |= self._media.check(fields)
         is_stream = _flag(fields, "stream") and dialect is not ApiDialect.EMBEDDINGS
         return InferenceRequest(
             dialect=dialect,
@@ -56,6 +60,7 @@ class RequestReader:
             wants_usage=is_stream and _wants_usage(fields),
             output_limit_tokens=self._output_limit(fields),
             pinned_endpoint=_pinned_endpoint(fields, find_pin) if dialect is ApiDialect.RESPONSES else None,
+            rewrites=self._shaper.shape(fields, dialect, route.path, model, is_stream=is_stream) if is_shaped else None,
         )
 
     def _find_served(self, name: str, route: Route) -> ServedModel:
@@ -64,7 +69,7 @@ class RequestReader:
             raise model_not_found(name)
         if not model.pools_for(route.path):
             message = f"model {name!r} is not served at {route.path}: " + (
-                "its engines do not have it" if model.pools else "no pool serves the model"
+                _why_not_served(route.path, model) if model.pools else "no pool serves the model"
             )
             raise RequestError(ErrorCode.ROUTE_NOT_FOUND, message, param="model")
         self._served[name, route.path] = model
@@ -107,6 +112,13 @@ class RequestReader:
                 ErrorCode.INVALID_REQUEST, f"output limits disagree: {shown}; give one", param=min(found)
             )
         return next(iter(found.values()), None)
+
+
+def _why_not_served(path: str, model: ServedModel) -> str:
+    has_path = any(path in driver.dialect.paths for driver in model.drivers)
+    if has_path and any(pool.isolates_tenants for pool in model.pools):
+        return "its engines cannot keep tenants apart there (prefix_cache.tenant_isolation)"
+    return "its engines do not have it"
 
 
 def model_not_found(name: str) -> RequestError:

@@ -19,7 +19,7 @@ from headrace.gateway.forwarding.core.failover import AttemptFailed, Decision, N
 from headrace.gateway.forwarding.in_band import error_event
 from headrace.gateway.forwarding.ports import FAILURE_TEXT, DeliveryAccount, Ending, ForwardingSettings, Meters
 from headrace.gateway.forwarding.streams.watch import StreamWatch, watch_for
-from headrace.gateway.forwarding.whole_answer import read_envelope
+from headrace.gateway.forwarding.whole_answer import read_envelope, without_echo
 from headrace.gateway.http.connection_pool import Sending
 from headrace.gateway.http.engine_connection import LossReason
 from headrace.gateway.http.exchange import Exchange
@@ -64,7 +64,7 @@ class Delivery(msgspec.Struct, eq=False):
     reply_lines: bytes
     """Header lines of every answer: request id, trace, CORS."""
     extra_lines: bytes
-    """Header lines of every attempt: request id, trace."""
+    """Header lines of every attempt: trace, and at their end the request id, to which each attempt adds its number."""
     deadline_mono_s: float | None
     last_sent_mono_s: float
     """When the caller was last sent something; before that, when its request was complete."""
@@ -123,13 +123,19 @@ class Delivery(msgspec.Struct, eq=False):
             account.dispatched_mono_s = now
         account.endpoint, account.pool = endpoint.endpoint_id, endpoint.plan.name
         account.engine = endpoint.plan.engine
-        body = request.body_for(endpoint.plan.served_model, asks_usage=endpoint.driver.dialect.supports_stream_usage)
+        asks_usage = endpoint.driver.dialect.supports_stream_usage
+        if request.rewrites is None and endpoint.salter is None:
+            body = request.body_for(endpoint.plan.served_model, asks_usage=asks_usage)
+        else:
+            body = self._rewritten_body(endpoint, asks_usage=asks_usage)
         heads = endpoint.heads
-        head = b"POST %b%b HTTP/1.1\r\n%bcontent-type: application/json\r\n%bcontent-length: %d\r\n\r\n" % (
+        head = b"POST %b%b HTTP/1.1\r\n%bcontent-type: application/json\r\n%b-%d%b\r\ncontent-length: %d\r\n\r\n" % (
             heads.prefix,
             request.path,
             heads.lines,
             self.extra_lines,
+            account.attempts,
+            b"b" if fresh else b"",
             len(body),
         )
         self.endpoint = endpoint
@@ -138,6 +144,12 @@ class Delivery(msgspec.Struct, eq=False):
         self.phase = SENT
         self.attempt_mono_s = now
         self.sending = endpoint.connections.send(head, body, self, fresh=fresh)
+
+    def _rewritten_body(self, endpoint: Endpoint, *, asks_usage: bool) -> bytes:
+        pool, caller = endpoint.plan, self.account.caller
+        salt = endpoint.salter(caller.tenant) if endpoint.salter is not None and caller is not None else None
+        rewrite = self.request.rewrites.get(pool.name) if self.request.rewrites is not None else None
+        return self.request.rewritten_body(pool.served_model, asks_usage=asks_usage, rewrite=rewrite, salt=salt)
 
     def _leave_endpoint(self) -> None:
         endpoint, self.endpoint = self.endpoint, None
@@ -212,7 +224,13 @@ class Delivery(msgspec.Struct, eq=False):
         if envelope is None:
             self._attempt_failed(ErrorCode.STREAM_BROKEN, "the answer is not JSON")
             return
-        self.account.usage, answer_id = envelope  # a whole answer shows no first token: TTFT is not measured
+        failure = envelope.failure
+        if failure is not None:
+            self._refused(500, failure)
+            return
+        self.account.usage = envelope.counted_usage  # a whole answer shows no first token: TTFT is not measured
+        if self.request.rewrites is not None:
+            body = self._without_echo(body)
         self._succeeded()
         if self.exchange.is_streaming:  # a heartbeat has promised a stream, the engine answered whole
             self.exchange.send(b"data: " + body + b"\n\ndata: [DONE]\n\n")
@@ -220,7 +238,12 @@ class Delivery(msgspec.Struct, eq=False):
         else:
             self.exchange.respond(200, self.reply_lines + b"content-type: application/json\r\n", body)
         self.phase = ENDED
-        self.ending.delivered(200, answer_id)
+        self.ending.delivered(200, envelope.id)
+
+    def _without_echo(self, body: bytes) -> bytes:
+        """The answer without the beginning that the caller sent and the engine repeats."""
+        rewrite = (self.request.rewrites or {}).get(self.account.pool or "")
+        return body if rewrite is None or rewrite.echo is None else without_echo(body, rewrite.echo)
 
     def _refused(self, status: int, body: bytes) -> None:
         endpoint = self.endpoint
@@ -233,7 +256,7 @@ class Delivery(msgspec.Struct, eq=False):
         endpoint.request_succeeded()  # it did its work: the request is at fault
         self.account.detail = f"{endpoint.endpoint_id}: status {status}"
         self._leave_endpoint()
-        self._fail(RequestError(error.code, error.message, param=error.param))
+        self._fail(RequestError(error.code, error.message, param=error.param, figures=error.figures))
 
     # --- streams
 
@@ -304,7 +327,7 @@ class Delivery(msgspec.Struct, eq=False):
         self.account.detail = f"{endpoint.endpoint_id}: error event"
         self._note_usage()
         self._cancel_attempt()
-        self._fail(RequestError(error.code, error.message, param=error.param))
+        self._fail(RequestError(error.code, error.message, param=error.param, figures=error.figures))
 
     def _note_usage(self) -> None:
         watch = self.watch
@@ -338,7 +361,11 @@ class Delivery(msgspec.Struct, eq=False):
         self._leave_endpoint()
         # One request blames an endpoint once, however often it tries there: a poisonous request ejects nobody.
         is_blamed = is_refused or self.tried.count(endpoint) == 1
-        if is_blamed and endpoint.request_failed(detail, now, is_refused=is_refused):
+        if engine_error is not None and engine_error.is_leaving:
+            is_out = endpoint.engine_is_leaving(engine_error.message, now)
+        else:
+            is_out = is_blamed and endpoint.request_failed(detail, now, is_refused=is_refused)
+        if is_out:
             settings.budget.add_reserve(endpoint.in_flight + 1)
         self.account.detail = f"{endpoint.endpoint_id}: {detail}"
         event = AttemptFailed(

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import InferenceRequest
+from headrace.domain.tenant import Caller
 from headrace.domain.usage import TokenUsage
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.forwarding.core.failover import RetryLimits
@@ -15,6 +16,7 @@ from headrace.gateway.forwarding.core.retry_budget import RetryBudget
 class DeliveryAccount(Protocol):
     """The account's side of a delivery: filled in as things happen, settled by the pipeline."""
 
+    caller: Caller | None
     attempts: int
     dispatched_mono_s: float | None
     first_output_mono_s: float | None

@@ -1,23 +1,77 @@
 """What to know of an answer that is not streamed: its usage and id, read without decoding the rest."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import msgspec
 
 from headrace.domain.usage import UNKNOWN_USAGE, TokenUsage
-from headrace.gateway.forwarding.streams.watch import Usage
+from headrace.gateway.forwarding.streams.watch import FAILED_REASONS, Usage, aborted
+
+_NULL = msgspec.Raw(b"null")
+
+
+class FinishedChoice(msgspec.Struct):
+    finish_reason: str | None = None
 
 
 class Envelope(msgspec.Struct):
     id: str | None = None
     usage: Usage | None = None
+    error: msgspec.Raw = _NULL
+    status: str | None = None
+    """Of a Responses answer."""
+    choices: list[FinishedChoice] | None = None
+
+    @property
+    def failure(self) -> bytes | None:
+        """What an engine's error would say, where an answer with status 200 is none after all; None where it is one."""
+        if self.error != _NULL:
+            return msgspec.json.encode({"error": self.error})
+        if self.status == "failed":
+            return aborted(self.status)
+        for choice in self.choices or ():
+            if choice.finish_reason in FAILED_REASONS:
+                return aborted(choice.finish_reason)
+        return None
+
+    @property
+    def counted_usage(self) -> TokenUsage:
+        return self.usage.counted() if self.usage else UNKNOWN_USAGE
 
 
 _decode = msgspec.json.Decoder(Envelope).decode
 
 
-def read_envelope(body: bytes) -> tuple[TokenUsage, str | None] | None:
-    """Return usage and id of a whole answer, or None where `body` is not a JSON object (the answer is broken then)."""
+def read_envelope(body: bytes) -> Envelope | None:
+    """Return what is to be known of a whole answer, or None where `body` is not a JSON object (it is broken then)."""
     try:
-        envelope = _decode(body)
+        return _decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    return envelope.usage.counted() if envelope.usage else UNKNOWN_USAGE, envelope.id
+
+
+def without_echo(body: bytes, echo: str) -> bytes:
+    """Take `echo` off the beginning of an answer's text: of each choice, or of the first text of a Messages or
+    Responses answer. An answer that does not begin with it is left as it is.
+    """
+    answer: dict[str, Any] = msgspec.json.decode(body)
+    for holder, key in _texts(answer):
+        text: object = holder.get(key)
+        if isinstance(text, str) and text.startswith(echo):
+            holder[key] = text[len(echo) :]
+    return msgspec.json.encode(answer)
+
+
+def _texts(answer: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Where the texts of an answer are, in any of the three dialects."""
+    for choice in answer.get("choices") or ():
+        yield choice["message"], "content"
+    for part in answer.get("content") or ():
+        if part.get("type") == "text":
+            yield part, "text"
+            break
+    for item in answer.get("output") or ():
+        if item.get("type") == "message":
+            for part in (item.get("content") or ())[:1]:
+                yield part, "text"

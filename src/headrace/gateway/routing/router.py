@@ -55,6 +55,8 @@ class Router:
             found = self._directory.of_pool(pools[0])
         else:
             found = [endpoint for pool in pools for endpoint in self._directory.of_pool(pool)]
+        if request.rewrites is not None:
+            found = [endpoint for endpoint in found if endpoint.plan.name in request.rewrites]
         if request.pinned_endpoint is not None:
             return [endpoint for endpoint in found if endpoint.endpoint_id == request.pinned_endpoint]
         return found

@@ -14,13 +14,16 @@ from headrace.gateway.entry.fields import FieldPolicy
 from headrace.gateway.entry.media import MediaPolicy
 from headrace.gateway.entry.reader import RequestReader
 from headrace.gateway.entry.routes import ROUTES
+from headrace.gateway.entry.shaping import Shaper
 
 
 def make_reader(*, unknown_fields: str = "forward", allow_gated: tuple[str, ...] = ()) -> RequestReader:
     pools = {"p": {"model": "m", "engine": "llamacpp", "endpoints": ["http://127.0.0.1:1"]}}
     declaration = Declaration.model_validate({"models": {"m": {}, "idle": {}}, "pools": pools})
     table = serving_table(compile_gateway_plan(declaration, {"p": ()}, revision=1))
-    return RequestReader(table, FieldPolicy(unknown_fields=unknown_fields, allow_gated=allow_gated), MediaPolicy(()))
+    return RequestReader(
+        table, FieldPolicy(unknown_fields=unknown_fields, allow_gated=allow_gated), MediaPolicy(()), Shaper(allow_gated)
+    )
 
 
 def read(body: bytes | dict[str, Any], path: bytes = b"/v1/chat/completions", **policy: Any) -> InferenceRequest:

@@ -3,7 +3,7 @@
 import msgspec
 
 from headrace.domain.usage import TokenUsage
-from headrace.gateway.forwarding.streams.watch import Usage
+from headrace.gateway.forwarding.streams.watch import FAILED_REASONS, UNFINISHED, Usage, aborted
 from headrace.gateway.http.sse import event_field, iter_events
 
 
@@ -17,8 +17,10 @@ class Delta(msgspec.Struct):
 
 
 class Choice(msgspec.Struct):
+    index: int = 0
     delta: Delta | None = None
     text: str | None = None
+    finish_reason: str | None = None
 
     @property
     def has_output(self) -> bool:
@@ -51,6 +53,8 @@ class ChunkWatch:
     """
 
     __slots__ = (
+        "_begun",
+        "_finished",
         "_hides_usage",
         "_is_usage_final",
         "answer_id",
@@ -63,6 +67,9 @@ class ChunkWatch:
 
     def __init__(self, *, hides_usage: bool) -> None:
         self._hides_usage = hides_usage
+        self._begun: set[int] = set()
+        self._finished: set[int] = set()
+        """Indexes of choices. One that has begun and not finished at the end mark was cut: vLLM sends it even so."""
         self._is_usage_final = False
         self.has_output = False
         self.output_events = 0
@@ -120,6 +127,9 @@ class ChunkWatch:
             self.error = error
             return error is None
         if payload.strip() == b"[DONE]":
+            if not self._finished or self._begun - self._finished:
+                self.error = UNFINISHED
+                return False
             self.is_done = True
             return True
         try:
@@ -133,7 +143,16 @@ class ChunkWatch:
             self._add_usage(chunk.usage.counted(), is_final=not chunk.choices)
             if self._hides_usage and not chunk.choices:
                 return False
-        if any(choice.has_output for choice in chunk.choices or ()):
+        has_output = False
+        for choice in chunk.choices or ():
+            if choice.finish_reason in FAILED_REASONS:
+                self.error = aborted(choice.finish_reason)
+                return False
+            self._begun.add(choice.index)
+            if choice.finish_reason:
+                self._finished.add(choice.index)
+            has_output |= choice.has_output
+        if has_output:
             self.has_output = True
             self.output_events += 1
         return True

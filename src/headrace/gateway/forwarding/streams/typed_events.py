@@ -3,11 +3,13 @@
 import msgspec
 
 from headrace.domain.usage import TokenUsage
-from headrace.gateway.forwarding.streams.watch import Usage
+from headrace.gateway.forwarding.streams.watch import UNFINISHED, Usage
 from headrace.gateway.http.sse import event_field, iter_events
 
-TERMINAL_TYPES = frozenset({"response.completed", "response.incomplete", "response.failed", "message_stop"})
-"""Source: OpenAI API reference, Responses streaming events; Anthropic API reference, streaming messages."""
+TERMINAL_TYPES = frozenset({"response.completed", "response.incomplete", "message_stop"})
+"""Source: OpenAI API reference, Responses streaming events; Anthropic API reference, streaming messages. The fourth,
+`response.failed`, is an error."""
+NO_STOP_REASON = (b'"stop_reason":null', b'"stop_reason": null')
 OUTPUT_TYPES = frozenset({"content_block_delta"})
 
 
@@ -16,6 +18,7 @@ class Answer(msgspec.Struct):
 
     id: str | None = None
     usage: Usage | None = None
+    error: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class TypedEvent(msgspec.Struct):
@@ -31,9 +34,11 @@ _decode = msgspec.json.Decoder(TypedEvent).decode
 class TypedEventWatch:
     """See `StreamWatch`. Usage is part of these dialects: nothing is asked for and nothing taken out."""
 
-    __slots__ = ("answer_id", "error", "has_output", "is_done", "output_events", "usage")
+    __slots__ = ("_is_aborted", "answer_id", "error", "has_output", "is_done", "output_events", "usage")
 
     def __init__(self) -> None:
+        self._is_aborted = False
+        """The stop reason is null (Anthropic's dialect): vLLM says so of a request that it gave up."""
         self.has_output = False
         self.output_events = 0
         self.is_done = False
@@ -61,6 +66,15 @@ class TypedEventWatch:
         if typed.type == "error" or (not typed.type and payload.lstrip().startswith(b'{"error"')):
             self.error = payload
             return False
+        if typed.type == "response.failed":
+            self._learn(typed)
+            self.error = _failure(typed.response)
+            return False
+        if typed.type == "message_delta":
+            self._is_aborted = any(nothing in payload for nothing in NO_STOP_REASON)
+        elif typed.type == "message_stop" and self._is_aborted:
+            self.error = UNFINISHED
+            return False
         self._learn(typed)
         return True
 
@@ -86,6 +100,12 @@ class TypedEventWatch:
             output_tokens=_later(later.output_tokens, before and before.output_tokens),
             cached_input_tokens=_later(later.cached_input_tokens, before and before.cached_input_tokens),
         )
+
+
+def _failure(answer: Answer | None) -> bytes:
+    """The error of a `response.failed` event, as engines send errors."""
+    reason = answer.error if answer is not None and answer.error != msgspec.Raw(b"null") else None
+    return msgspec.json.encode({"error": reason or {"message": "the engine failed to answer", "code": 500}})
 
 
 def _later(value: int | None, before: int | None) -> int | None:

@@ -7,6 +7,18 @@ import msgspec
 from headrace.domain.request import ApiDialect, InferenceRequest
 from headrace.domain.usage import TokenUsage
 
+FAILED_REASONS = frozenset({"abort", "aborted", "error", "cancelled", "timeout"})
+"""Finish reasons by which an engine says that it gave up: not an answer. Sources: vllm/v1/engine/__init__.py
+(FinishReason), sglang/srt/entrypoints/openai/protocol.py, tensorrt_llm/executor/result.py (`cancelled`, `timeout`)."""
+
+UNFINISHED = b'{"error":{"message":"the stream ended without a finish reason","code":500}}'
+"""In place of an engine's error, where a stream has its end mark and no choice, or not every one, was finished."""
+
+
+def aborted(reason: str | None) -> bytes:
+    """An engine's error, where it said so only by a finish reason."""
+    return msgspec.json.encode({"error": {"message": f"the engine gave up: finish reason {reason}", "code": 500}})
+
 
 class StreamWatch(Protocol):
     """Sees whole events in order; says what of them the caller gets.

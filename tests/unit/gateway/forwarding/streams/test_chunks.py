@@ -8,6 +8,7 @@ from headrace.gateway.forwarding.streams.chunks import ChunkWatch
 ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":null}}]}\n\n'
 WORD = b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'
 USAGE = b'data: {"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":3}}\n\n'
+FINISH = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
 DONE = b"data: [DONE]\n\n"
 
 
@@ -59,8 +60,8 @@ def test_many_events_in_one_block_are_counted_one_by_one() -> None:
 def test_only_the_usage_we_asked_for_is_taken_out() -> None:
     """The event and the nulls go; to a caller that asked, everything passes."""
     nulls = b'data: {"choices":[{"delta":{"content":"a"}}],"usage":null}\n\n'
-    stream = (ROLE, nulls, USAGE, DONE)
-    assert fed(*stream, hides_usage=True)[1] == ROLE + WORD.replace(b'"index":0,', b"") + DONE
+    stream = (ROLE, nulls, FINISH, USAGE, DONE)
+    assert fed(*stream, hides_usage=True)[1] == ROLE + WORD.replace(b'"index":0,', b"") + FINISH + DONE
     assert fed(*stream)[1] == b"".join(stream)
     for hides_usage in (True, False):
         watch, _ = fed(*stream, hides_usage=hides_usage)
@@ -94,15 +95,40 @@ def test_the_older_error_field_of_llamacpp_is_an_error() -> None:
 
 def test_nothing_passes_after_the_end() -> None:
     """What an engine sends after [DONE] is no part of the answer."""
-    assert fed(WORD + DONE + WORD, WORD)[1] == WORD + DONE
+    assert fed(WORD + FINISH + DONE + WORD, WORD)[1] == WORD + FINISH + DONE
 
 
 @pytest.mark.parametrize("event", [b": ping\n\n", b"data: {broken\n\n", b"data: 1\n\n", b'data: {"choices":1}\n\n'])
 def test_what_is_not_understood_passes(event: bytes) -> None:
     """Comments and odd payloads are the caller's to judge."""
-    watch, passed = fed(WORD, event, DONE)
-    assert passed == WORD + event + DONE
+    watch, passed = fed(WORD, event, FINISH, DONE)
+    assert passed == WORD + event + FINISH + DONE
     assert watch.is_done
+
+
+@pytest.mark.parametrize("stream", [(DONE,), (ROLE, WORD, DONE), (WORD + DONE,), (WORD, USAGE, DONE)])
+def test_an_end_mark_without_a_finish_reason_is_no_success(stream: tuple[bytes, ...]) -> None:
+    """An engine that is stopped in the middle may send its end mark all the same."""
+    watch, passed = fed(*stream)
+    assert watch.error is not None
+    assert not watch.is_done
+    assert b"[DONE]" not in passed
+
+
+def test_every_choice_must_be_finished() -> None:
+    """With n: 2, one finished choice does not make the other one whole."""
+    begun = ROLE + ROLE.replace(b'"index":0', b'"index":1') + WORD
+    assert fed(begun, FINISH, DONE)[0].error is not None
+    assert fed(begun, FINISH, FINISH.replace(b'"index":0', b'"index":1'), DONE)[0].is_done
+
+
+@pytest.mark.parametrize("reason", [b"abort", b"error", b"cancelled", b"timeout"])
+def test_an_engine_that_gave_up_has_not_finished(reason: bytes) -> None:
+    """Finish reasons of engines that stopped the request themselves are errors, and are not passed on."""
+    watch, passed = fed(WORD, FINISH.replace(b"stop", reason), DONE)
+    assert (passed, watch.is_done) == (WORD, False)
+    assert watch.error is not None
+    assert reason in watch.error
 
 
 def test_running_usage_is_the_last_not_the_sum() -> None:

@@ -29,8 +29,8 @@ def test_anthropics_usage_comes_in_two_parts() -> None:
     assert (watch.answer_id, watch.output_events, watch.is_done) == ("msg_1", 1, True)
 
 
-@pytest.mark.parametrize("kind", [b"completed", b"incomplete", b"failed"])
-def test_a_response_ends_in_one_of_three_ways(kind: bytes) -> None:
+@pytest.mark.parametrize("kind", [b"completed", b"incomplete"])
+def test_a_response_ends_in_one_of_two_ways(kind: bytes) -> None:
     """Each is the dialect's own end, with id and usage."""
     usage = b'{"input_tokens":5,"output_tokens":2,"input_tokens_details":{"cached_tokens":1}}'
     watch, _ = fed(event(b'{"type":"response.%b","response":{"id":"resp_1","usage":%b}}' % (kind, usage)))
@@ -65,3 +65,20 @@ def test_what_is_not_understood_passes() -> None:
     """Pings, comments and odd payloads reach the caller; nothing follows the end."""
     odd = b": ping\n\n" + event(b"{broken") + event(b'{"type":"ping"}')
     assert fed(odd + STOP + PIECE)[1] == odd + STOP
+
+
+@pytest.mark.parametrize("reason", [b'{"code":"server_error","message":"engine core died"}', b"null"])
+def test_a_failed_response_is_an_error(reason: bytes) -> None:
+    """`response.failed` ends a stream in order, and is no success."""
+    watch, passed = fed(event(b'{"type":"response.failed","response":{"id":"resp_1","error":%b}}' % reason))
+    assert (passed, watch.is_done) == (b"", False)
+    assert watch.error is not None
+    assert (b"engine core died" in watch.error) is (reason != b"null")
+
+
+def test_a_message_that_stops_without_a_reason_is_an_error() -> None:
+    """vLLM sends `message_stop` for an aborted request too, with a stop reason of null."""
+    for reason, is_whole in ((b"null", False), (b'"end_turn"', True)):
+        delta = event(b'{"type":"message_delta","delta":{"stop_reason":%b},"usage":{"output_tokens":1}}' % reason)
+        watch, _ = fed(START, PIECE, delta, event(b'{"type":"message_stop"}'))
+        assert (watch.is_done, watch.error is None) == (is_whole, is_whole)

@@ -14,6 +14,8 @@ FAMILIES = (
     counter("llamacpp:prompt_seconds_total", lambda v: v.stats.prefill_s),
     counter("llamacpp:tokens_predicted_total", lambda v: v.load.generation_tokens),
     counter("llamacpp:tokens_predicted_seconds_total", lambda v: v.stats.decode_s),
+    counter("llamacpp:spec_decode_num_draft_tokens_total", lambda v: v.load.draft_tokens),
+    counter("llamacpp:spec_decode_num_accepted_tokens_total", lambda v: v.load.accepted_tokens),
     counter("llamacpp:n_decode_total", lambda v: v.iterations),
     counter("llamacpp:n_tokens_max", lambda v: v.load.kv_blocks_used * v.block_tokens),
     gauge("llamacpp:n_busy_slots_per_decode", lambda v: v.stats.decode_steps / max(v.stats.slot_steps, 1)),

@@ -92,7 +92,6 @@ MANAGER = (
         "sglang:cached_tokens_total",
         by(
             "cache_source",
-            total=lambda v: v.load.prefix_hit_tokens,
             device=lambda v: v.load.prefix_hit_tokens - v.load.host_hit_tokens,
             host=lambda v: v.load.host_hit_tokens,
         ),

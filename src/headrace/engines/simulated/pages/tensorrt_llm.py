@@ -6,6 +6,11 @@ Source: tensorrt_llm/metrics/collector.py@050f80d; the metrics of Triton's tenso
 from headrace.engines.simulated.exposition import Value, by, counter, gauge, histogram, page, zero
 from headrace.engines.simulated.stats import MetricsView
 
+
+def _config(view: MetricsView) -> Value:
+    return [({"page_size": str(view.block_tokens), "enable_block_reuse": "True"}, 1.0)]
+
+
 TRTLLM = (
     gauge("trtllm_num_requests_running", lambda v: v.load.running),
     gauge("trtllm_num_requests_waiting", lambda v: v.load.waiting),
@@ -37,6 +42,7 @@ TRTLLM = (
         lambda v: [({"finished_reason": reason}, float(count)) for reason, count in v.stats.finished.items()],
     ),
     counter("trtllm_request_error_total", lambda v: v.stats.failed),
+    gauge("trtllm_kv_cache_config_info", _config),
 )
 
 

@@ -240,6 +240,9 @@ def _counted(page: _Page, metric: EngineMetric, name: str) -> list[tuple[dict[st
     if metric.only_where is not None:
         label, allowed = metric.only_where
         found = [(labels, value) for labels, value in found if labels.get(label) in allowed]
+    if metric.not_where is not None:
+        label, refused = metric.not_where
+        found = [(labels, value) for labels, value in found if labels.get(label) not in refused]
     if metric.total_where is not None:
         label, total = metric.total_where
         totals = [(labels, value) for labels, value in found if labels.get(label, total) == total]

@@ -135,6 +135,8 @@ class EngineMetric:
     """A label and the value that marks the total, where an engine also gives parts of it: others are left out."""
     only_where: tuple[str, frozenset[str]] | None = None
     """A label and the values that count for this purpose; series with others are left out."""
+    not_where: tuple[str, frozenset[str]] | None = None
+    """A label and the values that do not count, where the others are many or change with the version."""
     by: str | None = None
     """The label that splits the number, such as `source` or `finished_reason`."""
     plus: tuple[str, ...] = ()

@@ -137,6 +137,15 @@ def test_foreign_units_become_ours() -> None:
     assert load.values[Purpose.TOKENS_IN] == 40.0
 
 
+@pytest.mark.parametrize("source", ["host", "storage", "storage_mooncake"])
+def test_whatever_a_lower_tier_is_called_its_hits_count(source: str) -> None:
+    """SGLang named its storage after the backend until 0.5.15."""
+    name = "sglang:cached_tokens_total"
+    page = f'{name}{{cache_source="device"}} 5\n{name}{{cache_source="{source}"}} 3\n'
+    assert read_load(page, SGLANG).values[Purpose.OFFLOAD_HITS] == 3
+    assert read_load(page, SGLANG).parts[Purpose.OFFLOAD_HITS] == {source: 3}
+
+
 def test_llamacpp_leaves_cached_tokens_out_of_its_prompts_and_we_do_not() -> None:
     """A prompt of 100 tokens of which 60 were cached is a prompt of 100 tokens on every engine."""
     load = read_load("llamacpp:prompt_tokens_total 40\nllamacpp:prompt_tokens_cached_total 60\n", LLAMACPP)

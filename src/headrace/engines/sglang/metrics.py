@@ -182,7 +182,7 @@ METRICS = table_of(
             type=MetricType.COUNTER,
             unit="tokens",
             by="cache_source",
-            only_where=("cache_source", frozenset({"host", "storage"})),
+            not_where=("cache_source", frozenset({"device", "total"})),  # host, storage and, until 0.5.15, storage_NAME
             since="0.5.10",
         ),
         hicache(

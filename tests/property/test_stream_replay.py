@@ -1,25 +1,29 @@
-"""Streams recorded from the real engine, cut in every way the network can cut them."""
+"""Streams recorded from the real engines, cut in every way the network can cut them."""
 
 import json
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.gateway.forwarding.streams.chunks import ChunkWatch
 from headrace.gateway.forwarding.streams.typed_events import TypedEventWatch
-from headrace.gateway.forwarding.streams.watch import StreamWatch
+from headrace.gateway.forwarding.streams.watch import StreamWatch, Usage
 from headrace.gateway.http.sse import EventCutter, iter_events
 
-CAPTURES = Path(__file__).resolve().parents[1] / "captures" / "llamacpp"
+CAPTURES = Path(__file__).resolve().parents[1] / "captures"
+ENGINES = ("llamacpp", "vllm", "sglang")
 CHUNKED = sorted(
-    path.name.removesuffix(".response")
-    for path in CAPTURES.glob("*_stream*.response")
+    f"{engine}/{path.name.removesuffix('.response')}"
+    for engine in ENGINES
+    for path in (CAPTURES / engine).glob("*_stream*.response")
     if path.read_bytes().rstrip().endswith(b"[DONE]")
 )
-TYPED = ["messages_stream", "responses_stream"]
+"""Engine and name of every stream of chunks."""
+TYPED = [f"{engine}/{api}_stream" for engine in ENGINES for api in ("messages", "responses")]
 
 
 def recorded(name: str) -> bytes:
@@ -40,7 +44,8 @@ def passed_through(stream: bytes, cuts: list[int], watch: StreamWatch) -> bytes:
 
 def test_streams_of_tools_and_reasoning_were_recorded() -> None:
     """The replay covers what is hardest to pass on."""
-    assert {"tool_call_stream", "reasoning_stream", "chat_stream_unicode"} <= set(CHUNKED)
+    assert {"llamacpp/tool_call_stream", "llamacpp/reasoning_stream", "llamacpp/chat_stream_unicode"} <= set(CHUNKED)
+    assert {"vllm/tool_call_stream", "sglang/tool_call_stream", "sglang/chat_stream_logprobs"} <= set(CHUNKED)
 
 
 @pytest.mark.parametrize("name", [*CHUNKED, *TYPED])
@@ -89,10 +94,11 @@ def test_a_stream_that_ends_early_is_never_taken_for_whole(name: str) -> None:
         assert got == b"" or got.endswith(b"\n\n")
 
 
-def test_usage_that_only_we_asked_for_is_taken_out() -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_usage_that_only_we_asked_for_is_taken_out(engine: str) -> None:
     """The rest of the stream stays, byte for byte."""
-    stream = recorded("chat_stream_usage")
-    watch = watch_of("chat_stream_usage", hides_usage=True)
+    stream = recorded(f"{engine}/chat_stream_usage")
+    watch = watch_of(f"{engine}/chat_stream_usage", hides_usage=True)
     got = passed_through(stream, [], watch)
     assert got == b"".join(event for event in iter_events(stream) if b'"usage"' not in event)
     assert watch.usage is not None
@@ -101,7 +107,45 @@ def test_usage_that_only_we_asked_for_is_taken_out() -> None:
 
 def test_usage_of_several_choices_adds_up() -> None:
     """llama.cpp reports each choice apart; the prompt was read once."""
-    watch = watch_of("chat_stream_two_choices")
-    passed_through(recorded("chat_stream_two_choices"), [], watch)
+    watch = watch_of("llamacpp/chat_stream_two_choices")
+    passed_through(recorded("llamacpp/chat_stream_two_choices"), [], watch)
     assert watch.usage is not None
     assert (watch.usage.input_tokens, watch.usage.output_tokens) == (16, 8)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_usage_of_several_choices_is_in_one_event(engine: str) -> None:
+    """vLLM and SGLang report all choices together: counted as they say, and not once per choice."""
+    watch = watch_of(f"{engine}/chat_stream_two_choices")
+    passed_through(recorded(f"{engine}/chat_stream_two_choices"), [], watch)
+    assert watch.usage is not None
+    assert (watch.usage.input_tokens, watch.usage.output_tokens) == (16, 8)
+
+
+@pytest.mark.parametrize("step", [1, 7, 997])
+def test_an_error_before_the_end_mark_is_seen_however_it_is_cut(step: int) -> None:
+    """vLLM whose core was killed sends an error and then the end mark: what was cut is not a whole answer."""
+    stream = recorded("vllm/cut_by_kill")
+    watch = watch_of("vllm/cut_by_kill")
+    passed_through(stream, list(range(step, len(stream), step)), watch)
+    assert watch.error is not None
+    assert b"EngineCore encountered an issue" in watch.error
+
+
+@pytest.mark.parametrize("name", ["vllm/cut_by_sigterm", "sglang/cut_by_kill"])
+def test_a_stream_that_broke_off_is_not_whole(name: str) -> None:
+    """A stream that fell silent at SIGTERM, or lost its connection, has no end mark."""
+    watch = watch_of(name)
+    passed_through(recorded(name), [], watch)
+    assert watch.has_output
+    assert not watch.is_done
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_whole_prompt_of_a_message_is_counted(engine: str) -> None:
+    """At /v1/messages engines leave out of input_tokens what was cached; the ledger has the whole prompt."""
+    watch = watch_of(f"{engine}/messages_stream")
+    passed_through(recorded(f"{engine}/messages_stream"), [], watch)
+    whole = msgspec.convert(json.loads(recorded(f"{engine}/messages"))["usage"], Usage)
+    assert watch.usage is not None
+    assert watch.usage.input_tokens == whole.counted().input_tokens == 16

@@ -1,5 +1,6 @@
 """`headrace up` with a real engine: started from the declaration, supervised, killed, brought back, ended."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ import httpx
 import pytest
 from tests.drill.instance import Instance
 from tests.real.figures import FIGURES
-from tests.real.serving import START_S, RealEngine
+from tests.real.serving import START_S, RealEngine, processes_of_session
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -23,6 +24,7 @@ class RealInstance(Instance):
 
     def __init__(self, folder: Path, engine: RealEngine) -> None:
         super().__init__(folder)
+        self.sessions: set[int] = set()
         self.declaration["models"] = {
             "tiny": {"source": f"file:{engine.model}", "context_tokens": engine.context_tokens}
         }
@@ -51,9 +53,27 @@ class RealInstance(Instance):
     def is_ready(self) -> bool:
         return [replica["phase"] for replica in self.status()["replicas"]] == ["ready"]
 
-    def engine_processes(self, engine: RealEngine) -> dict[int, str]:
-        """Those that compute, by the names that the engine gives them."""
-        return {pid: line for pid, line in self.processes().items() if engine.recipe.core_name in line}
+    def engine_processes(self) -> dict[int, str]:
+        """The replica's processes and its warden, by their session: engines overwrite their own environment."""
+        [pid] = self.engine_pids().values()
+        self.sessions.add(os.getsid(pid))
+        return processes_of_session(os.getsid(pid))
+
+    def cores(self, engine: RealEngine) -> set[int]:
+        """Those that compute, by the name that the engine gives them."""
+        return {pid for pid, line in self.engine_processes().items() if engine.recipe.core_name in line}
+
+    def left_over(self) -> dict[int, str]:
+        """Whatever lives of this instance, or of an engine that it had."""
+        found = self.processes()
+        for session in self.sessions:
+            found |= processes_of_session(session)
+        return found
+
+    def end(self) -> None:
+        for pid in self.left_over():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture
@@ -81,26 +101,27 @@ def test_a_declared_engine_is_started_supervised_and_ended(instance: RealInstanc
     answer = instance.ask()
     assert answer.status_code == 200, answer.text
     assert "Paris" in answer.json()["choices"][0]["message"]["content"]
-    logs = instance.run("logs", "chat/0")
+    logs = instance.run("logs", "--source", "engine-chat-0", "--lines", "400")
     assert logs.returncode == 0, logs.stderr
     assert real_engine.kind.value in logs.stdout.lower()
 
-    cores = instance.engine_processes(real_engine)
-    assert cores, instance.processes()
+    cores = instance.cores(real_engine)
+    assert cores, instance.engine_processes()
     for pid in cores:
         os.kill(pid, signal.SIGKILL)
     begun_mono_s = time.monotonic()
     wait_until_noticed(instance)
     wait_until_ready(instance)
     FIGURES.add("back_after_kill_s", time.monotonic() - begun_mono_s)
-    assert not cores.keys() & instance.engine_processes(real_engine).keys()
+    assert instance.cores(real_engine)
+    assert not cores & instance.left_over().keys()
     assert instance.ask().status_code == 200
     [replica] = instance.status()["replicas"]
     assert replica["restarts"] == 1
 
     down = instance.run("down")
     assert down.returncode == 0, down.stderr
-    assert instance.processes() == {}
+    assert instance.left_over() == {}
 
 
 def wait_until_noticed(instance: RealInstance) -> None:
@@ -110,9 +131,10 @@ def wait_until_noticed(instance: RealInstance) -> None:
         time.sleep(0.1)
 
 
-def test_down_lets_a_stream_finish(instance: RealInstance) -> None:
+def test_down_lets_a_stream_finish(instance: RealInstance, real_engine: RealEngine) -> None:
     """A stream that is open when the operator says `down` is whole: the engine's drain was set from stop_s."""
     instance.up()
+    assert instance.cores(real_engine)
     body = {
         "model": "tiny",
         "messages": [{"role": "user", "content": "Tell me a story."}],
@@ -132,4 +154,4 @@ def test_down_lets_a_stream_finish(instance: RealInstance) -> None:
     assert first
     assert '"finish_reason":"length"' in rest[-2].replace(": ", ":")
     assert rest[-1] == "data: [DONE]"
-    assert instance.processes() == {}
+    assert instance.left_over() == {}

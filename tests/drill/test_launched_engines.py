@@ -1,4 +1,4 @@
-"""vLLM and SGLang under the supervisor: started, drained, adopted and ended like llama.cpp. Stand-ins speak for them."""
+"""vLLM and SGLang under the supervisor: started, drained, adopted and ended like llama.cpp; played by stand-ins."""
 
 import json
 import os

@@ -3,7 +3,8 @@
 Started as `standin vllm serve MODEL ...` or `standin sglang --model-path MODEL ...`. It refuses flags that are not in
 the recorded --help. SIGTERM drains: vLLM then answers new requests with 500 while /health stays 200, SGLang goes on
 accepting while /ready is 503. Its worker cuts everything when it hears SIGTERM itself (it then writes `worker-heard`
-into STANDIN_NOTES, as `request-arrived` is at a slow request), and is left behind at the end, as vLLM's are. Behaviour: STANDIN_LOAD_S.
+into STANDIN_NOTES, as `request-arrived` is at a slow request), and is left behind at the end, as vLLM's are.
+Behaviour: STANDIN_LOAD_S.
 """
 
 import json

@@ -1,44 +1,105 @@
-"""A declaration against what is known of its engines."""
+"""A declaration against its engines: each problem with file, line, key and the engines that can."""
 
 from pathlib import Path
 
-from headrace.declaration.load import load_declaration
-from headrace.declaration.problem import Problem, Severity
-from headrace.engines.declared import lint_engines
+import pytest
 
-DECLARATION = """\
-version: 1
-models:
-  qwen: {source: "hf:Qwen/Qwen2.5-7B-Instruct@0123456789abcdef0123456789abcdef01234567", context_tokens: 4096}
-pools:
-  main:
-    model: qwen
-    engine: ENGINE
-    replicas: 1
-    runtime: {python: /srv/engine/bin/python}
-    extra_args: ARGS
-"""
+from headrace.declaration.load import load_text, this_machine
+from headrace.declaration.problem import DeclarationError, Problem
+from headrace.domain.endpoint import EngineKind
+from headrace.engines.declared import engines_with, lint_engines
+
+MODEL = "hf:org/name@" + "a" * 40
 
 
-def problems_of(folder: Path, engine: str, arguments: str) -> list[Problem]:
-    """What is said of the pool's extra_args."""
-    text = DECLARATION.replace("ENGINE", engine).replace("ARGS", arguments)
-    path = folder / "headrace.yaml"
-    path.write_text(text)
-    loaded = load_declaration(path, environ={}, is_elsewhere=True, checks=lint_engines)
-    return [problem for problem in loaded.warnings if "extra_args" in problem.key]
+def problems(pool: str, model: str = f"source: '{MODEL}'") -> list[Problem]:
+    text = f"version: 1\nmodels:\n  m: {{{model}}}\npools:\n  p: {{model: m, {pool}}}\n"
+    try:
+        loaded = load_text(
+            text,
+            path=Path("/etc/headrace.yaml"),
+            environ={},
+            is_elsewhere=True,
+            machine=this_machine(),
+            checks=lint_engines,
+        )
+    except DeclarationError as error:
+        return list(error.problems)
+    return list(loaded.warnings)
 
 
-def test_a_flag_of_an_older_version_is_explained(tmp_path: Path) -> None:
-    """What became of it is said where it stands; it is a warning, since the version that is installed may have it."""
-    (problem,) = problems_of(tmp_path, "vllm", '["--enforce-eager", "--swap-space=4"]')
-    assert problem.severity is Severity.WARNING
-    assert problem.key.endswith("extra_args[1]")
-    assert "gone since 0.24.0" in problem.message
-    assert "headrace engine verify vllm" in str(problem.hint)
+def test_an_option_that_an_engine_lacks_names_those_that_have_it():
+    """The problem has its line, its key and its value, and is never dropped in silence."""
+    (problem,) = problems("engine: sglang, memory: {kv_bytes: 1073741824}")
+    assert (problem.line, problem.key, problem.value) == (5, "pools.p.memory.kv_bytes", '"1073741824"')
+    assert problem.message == "is an option that SGLang does not have"
+    assert problem.hint is not None
+    assert problem.hint.startswith("Engines that have it: vllm, tensorrt-llm.")
 
 
-def test_values_and_flags_of_today_are_no_old_flags(tmp_path: Path) -> None:
-    """Neither a value that looks like a word of the past nor another engine's old flag is complained about."""
-    assert problems_of(tmp_path, "vllm", '["--enforce-eager", "swap-space"]') == []
-    assert problems_of(tmp_path, "sglang", '["--swap-space=4"]') == []
+def test_an_option_that_no_engine_has_is_said_to_be_such():
+    """A time to live of the host tier is declared, but no engine of the versions known takes one."""
+    assert engines_with("kv_offload.ttl_s") == ()
+    (problem,) = problems("engine: vllm, kv_offload: {host_bytes: 1073741824, ttl_s: 60}")
+    assert problem.key == "pools.p.kv_offload.ttl_s"
+    assert problem.hint is not None
+    assert problem.hint.startswith("No engine has it")
+
+
+def test_a_section_for_one_engine_is_pointed_at():
+    """A problem in `per_engine` stands where the operator wrote it; sections for other engines do not matter."""
+    special = "engine: sglang, per_engine: {sglang: {memory: {kv_bytes: 1048576}}, llamacpp: {parallel: {tensor: 2}}}"
+    (problem,) = problems(special)
+    assert problem.key == "pools.p.per_engine.sglang.memory.kv_bytes"
+
+
+def test_a_section_for_one_engine_replaces_the_pools():
+    """What llama.cpp lacks is taken out for it alone."""
+    model = "source: 'hf:org/gguf@" + "a" * 40 + "#m.gguf', sha256: '" + "0" * 64 + "'"
+    pool = "engine: llamacpp, parallel: {tensor: 4}"
+    assert [problem.key for problem in problems(pool, model)] == ["pools.p.parallel.tensor"]
+    assert problems(pool + ", per_engine: {llamacpp: {parallel: {}}}", model) == []
+
+
+def test_remote_pools_are_not_judged():
+    """Engines that run elsewhere were started by somebody else."""
+    found = problems("engine: vllm, endpoints: ['http://127.0.0.1:1']", "{}".strip("{}"))
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("engine", "source", "is_problem"),
+    [
+        ("vllm", MODEL, False),
+        ("vllm", MODEL + "#model.gguf", True),
+        ("sglang", "pypi:a==1#m.gguf", True),
+        ("llamacpp", MODEL, True),
+        ("llamacpp", MODEL + "#model.gguf", False),
+    ],
+)
+def test_the_weights_must_have_the_engines_form(engine: str, source: str, is_problem: bool):
+    """llama.cpp reads one GGUF file, the others a folder of Hugging Face files."""
+    found = problems(f"engine: {engine}", f"source: '{source}', sha256: '{'0' * 64}'")
+    assert [problem.key for problem in found] == (["models.m.source"] if is_problem else [])
+
+
+def test_replicas_on_one_gpu_are_refused():
+    """headrace does not choose devices, so two replicas would meet on the same ones; on CPUs they share cores."""
+    (problem,) = problems("engine: vllm, replicas: 2")
+    assert problem.key == "pools.p.replicas"
+    assert problems("engine: vllm, replicas: 2, runtime: {device: cpu}") == []
+
+
+def test_remote_code_runs_only_after_a_review_of_that_very_commit():
+    """Code that comes with weights is refused unless the pinned commit is the one that was read."""
+    trusted = f"source: '{MODEL}', trust_remote_code: true"
+    assert [problem.key for problem in problems("engine: vllm", trusted)] == ["models.m.trust_remote_code"]
+    other = trusted + ", reviewed_revision: '" + "b" * 40 + "'"
+    assert [problem.key for problem in problems("engine: vllm", other)] == ["models.m.trust_remote_code"]
+    assert problems("engine: vllm", trusted + ", reviewed_revision: '" + "a" * 40 + "'") == []
+
+
+def test_every_engine_that_is_started_has_options():
+    """Only servers of OpenAI's API have none."""
+    for kind in EngineKind:
+        assert (kind.value in engines_with("runtime.command")) == (kind is not EngineKind.OPENAI)

@@ -1,0 +1,67 @@
+"""What a pool declares of its engine."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from headrace.declaration.engine_options import EngineOptions
+from headrace.declaration.model import Model, Pool
+from headrace.domain.endpoint import EngineKind
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"memory": {"fraction": 0}},
+        {"memory": {"fraction": 1.1}},
+        {"memory": {"fraction": 0.5, "kv_bytes": 1073741824}},
+        {"parallel": {"tensor": 0}},
+        {"speculative": {"method": "draft"}},
+        {"speculative": {"method": "ngram", "model": "m"}},
+        {"experts": {"redundant": 1}},
+        {"runtime": {"python": "p", "command": ["c"]}},
+        {"kv_offload": {}},
+    ],
+)
+def test_what_cannot_be_meant_is_refused(options: dict[str, Any]) -> None:
+    """Bounds, and keys that exclude or need each other."""
+    with pytest.raises(ValidationError):
+        EngineOptions.model_validate(options)
+
+
+def test_a_section_for_one_engine_replaces_the_pools_whole() -> None:
+    """Keys of the pool's section do not shine through; other sections stay."""
+    pool = Pool.model_validate(
+        {
+            "model": "m",
+            "engine": "sglang",
+            "parallel": {"tensor": 4, "pipeline": 2},
+            "quantization": "fp8",
+            "per_engine": {"sglang": {"parallel": {"tensor": 8}}, "vllm": {"quantization": "awq"}},
+        }
+    )
+    options = pool.options
+    assert (options.parallel.tensor, options.parallel.pipeline, options.quantization) == (8, 1, "fp8")
+    assert type(options) is EngineOptions
+
+
+def test_a_model_has_the_form_that_its_engine_reads() -> None:
+    """The source of the engine's form replaces source, checksum and size together."""
+    model = Model.model_validate(
+        {
+            "source": "hf:a/b@c",
+            "weight_bytes": 5,
+            "context_tokens": 4096,
+            "per_engine": {"llamacpp": {"source": "file:/m.gguf"}},
+        }
+    )
+    form = model.for_engine(EngineKind.LLAMACPP)
+    assert (form.source, form.weight_bytes, form.context_tokens) == ("file:/m.gguf", None, 4096)
+    assert model.for_engine(EngineKind.VLLM) is model
+
+
+def test_devices_of_a_replica() -> None:
+    """Tensor x pipeline x data; experts are spread over these."""
+    options = EngineOptions.model_validate({"parallel": {"tensor": 4, "pipeline": 2, "data": 2, "expert": 8}})
+    assert options.parallel.devices == 16

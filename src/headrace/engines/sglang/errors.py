@@ -16,6 +16,10 @@ _TOO_LONG = (
     re.compile(
         r"Input length \((?P<prompt>\d+) tokens\) exceeds the maximum allowed length \((?P<context>\d+)", re.IGNORECASE
     ),
+    re.compile(
+        r"max_completion_tokens is too large: \d+\.\s*This model supports at most (?P<context>\d+) completion",
+        re.IGNORECASE,
+    ),
     re.compile(r"exceeds the model's (maximum )?context length( of (?P<context>\d+))?", re.IGNORECASE),
     re.compile(r"longer than the model's context length", re.IGNORECASE),
 )

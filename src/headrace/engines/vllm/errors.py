@@ -16,6 +16,7 @@ _TOO_LONG = (
         re.IGNORECASE,
     ),
     re.compile(r"prompt \(length (?P<prompt>\d+)\) is longer than the maximum model length of (?P<context>\d+)"),
+    re.compile(r"max_(completion_)?tokens=\d+ cannot be greater than max_model_len=(?P<context>\d+)"),
     re.compile(r"maximum context length is (?P<context>\d+)", re.IGNORECASE),
     re.compile(r"longer than the maximum model length", re.IGNORECASE),
     re.compile(r"decoder prompt .* is longer than", re.IGNORECASE),

@@ -1,5 +1,6 @@
 """The supervisor under fire: real processes of a whole instance, killed, reloaded, upgraded, stopped."""
 
+import json
 import os
 import signal
 import socket
@@ -107,6 +108,29 @@ def test_down_also_ends_what_a_lost_supervisor_left(instance: Instance) -> None:
     assert done.returncode == 0
     assert "1 engine(s), 1 worker(s)" in done.stdout
     wait_until(lambda: instance.processes() == {}, "the end of all its processes")
+
+
+def test_a_replica_is_restarted_without_a_lost_request(instance: Instance) -> None:
+    """`engine restart` drains one of two replicas and starts it anew; every caller is answered meanwhile."""
+    instance.declaration["pools"]["chat"]["replicas"] = 2
+    instance.write()
+    instance.up()
+    wait_until(lambda: sum(e["state"] == "ready" for e in instance.status()["endpoints"]) == 2, "two endpoints")
+    before = instance.engine_pids()
+
+    with instance.under_load() as results:
+        done = instance.run("engine", "restart", "chat/1", "--json")
+        assert done.returncode == 0, done.stderr
+        fresh = json.loads(done.stdout)["data"]
+
+    assert Counter(results).keys() == {200}
+    assert fresh["phase"] == "ready"
+    assert instance.engine_pids() == {"chat/0": before["chat/0"], "chat/1": fresh["pid"]}
+    assert fresh["pid"] != before["chat/1"]
+    wrong = instance.run("engine", "restart", "chat/7")
+    assert wrong.returncode == 1
+    assert "chat/7" in wrong.stderr
+    assert 'Did you mean "chat/' in wrong.stderr
 
 
 def test_an_upgrade_loses_no_request_and_reloads_no_engine(instance: Instance) -> None:

@@ -7,10 +7,11 @@ import time
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
-from headrace.control_api.operations import InstanceStatus, ReloadReport
+from headrace.control_api.operations import InstanceStatus, ReloadReport, RestartReport
 from headrace.domain.operator_error import OperatorError
 from headrace.fleet.deploy.state_files import SupervisorFile, find_supervisor
 from headrace.settings import Settings
@@ -93,6 +94,10 @@ class ControlClient:
     def reload(self, *, is_dry_run: bool, is_upgrade: bool) -> ReloadReport:
         body = {"dry_run": is_dry_run, "upgrade": is_upgrade}
         return self._ask("POST", "/api/v1/reload", ReloadReport, body=body, accepted=(200, 400))
+
+    def restart(self, replica: str) -> RestartReport:
+        path = f"/api/v1/replicas/{quote(replica)}/restart"
+        return self._ask("POST", path, RestartReport, accepted=(200, 409))
 
     def try_announce_keys(self) -> bool:
         """Tell the instance that keys have changed in its database; False where none answers."""

@@ -21,6 +21,7 @@ PRINTED = MappingProxyType(
         "check": "headrace.cli.check:CheckReport",
         "engine-caps": "headrace.catalog.compatibility:Verdict[]",
         "engine-list": "headrace.cli.engine_list:EngineRow[]",
+        "engine-restart": "headrace.control_api.operations:ReplicaStatus",
         "engine-show": "headrace.cli.engine_show:EngineDescription",
         "engine-verify": "headrace.engines.verification:Verification",
         "keys": "headrace.tenancy.key_view:KeyView[]",

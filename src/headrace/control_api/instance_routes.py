@@ -60,3 +60,9 @@ async def reload(request: Request, context: ControlContext) -> Response:
     wish = await read_body(request, ReloadWish)
     report = await context.operations.reload(is_dry_run=wish.dry_run, is_upgrade=wish.upgrade)
     return answer_json("reload", report, status=200 if report.ok else 400)
+
+
+async def restart_replica(request: Request, context: ControlContext) -> Response:
+    """A fresh process for one replica, after what it has in work; 409 and why where that cannot be done now."""
+    report = await context.operations.restart_replica(request.path_params["replica"])
+    return answer_json("restart", report, status=200 if report.is_accepted else 409)

@@ -134,6 +134,17 @@ class ReloadReport(msgspec.Struct, frozen=True, kw_only=True):
     """Why nothing was changed."""
 
 
+class RestartReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a replica is being restarted; it takes its time, which `status` shows."""
+
+    replica: str
+    is_accepted: bool
+    message: str
+    """What happens now, or why nothing does."""
+    pid: int | None
+    """The process that is to end; None: there was none."""
+
+
 class Operations(Protocol):
     """The supervisor as operators reach it.
 
@@ -153,6 +164,10 @@ class Operations(Protocol):
 
     async def reload(self, *, is_dry_run: bool, is_upgrade: bool) -> ReloadReport:
         """Read the declaration again and adopt it whole, or change nothing; `is_upgrade` also replaces the workers."""
+        ...
+
+    async def restart_replica(self, replica: str) -> RestartReport:
+        """Drain one replica and start it anew; returns before that is done. Raises: RequestError: there is none."""
         ...
 
     async def metrics_text(self) -> str:

@@ -32,6 +32,7 @@ ROUTES: tuple[ControlRoute, ...] = (
     ControlRoute("POST", "/api/v1/reload", Access.ADMIN, instance.reload),
     ControlRoute("GET", "/api/v1/models", Access.ADMIN, instance.show_models),
     ControlRoute("GET", "/api/v1/endpoints", Access.ADMIN, instance.show_endpoints),
+    ControlRoute("POST", "/api/v1/replicas/{replica:path}/restart", Access.ADMIN, instance.restart_replica),
     ControlRoute("GET", "/api/v1/tenants", Access.ADMIN, tenancy.show_tenants),
     ControlRoute("GET", "/api/v1/usage", Access.ADMIN, tenancy.show_usage),
     ControlRoute("GET", "/api/v1/keys", Access.ADMIN, tenancy.list_keys),

@@ -8,9 +8,12 @@ from datetime import datetime
 import structlog
 
 from headrace import __version__
-from headrace.control_api.operations import InstanceStatus, LedgerSummary, ReloadReport
+from headrace.control_api.operations import InstanceStatus, LedgerSummary, ReloadReport, RestartReport
 from headrace.declaration.model import Declaration
+from headrace.declaration.nearest import did_you_mean
 from headrace.domain.clock import Clock
+from headrace.domain.endpoint import ReplicaPhase
+from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.worker import WorkerStatus
 from headrace.fleet.deploy.process_identity import ProcessIdentity
 from headrace.fleet.deploy.supervisor import Supervisor
@@ -28,6 +31,8 @@ from headrace.wiring.status_view import (
 )
 
 log = structlog.get_logger("headrace.supervisor")
+RESTARTABLE = frozenset({ReplicaPhase.READY, ReplicaPhase.BACKING_OFF, ReplicaPhase.CRASH_LOOP})
+"""In the other phases a replica is on its way to a fresh process, or out."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,6 +112,35 @@ class InstanceOperations:
         )
         log.info("reload asked for", ok=report.ok, dry_run=is_dry_run, upgrade=is_upgrade, errors=list(report.errors))
         return report
+
+    async def restart_replica(self, replica: str) -> RestartReport:
+        runners = self.supervisor.fleet.runners
+        runner = runners.get(replica)
+        if runner is None:
+            message = f"headrace runs no replica {replica[:80]!r}. {did_you_mean(replica, sorted(runners))}"
+            raise RequestError(ErrorCode.ROUTE_NOT_FOUND, message)
+        pid = runner.process.pid if runner.process else None
+        is_accepted = not runner.is_stopping and runner.life.phase in RESTARTABLE
+        if is_accepted:
+            runner.request_restart()
+            log.info("restart asked for", replica=replica, pid=pid)
+        phase = "leaving" if runner.is_stopping else runner.life.phase.value
+        return RestartReport(
+            replica=replica,
+            is_accepted=is_accepted,
+            pid=pid,
+            message=self._restart_text(replica, runner.plan.pool) if is_accepted else f"{replica} is {phase} just now",
+        )
+
+    def _restart_text(self, replica: str, pool: str) -> str:
+        others = [
+            runner
+            for name, runner in self.supervisor.fleet.runners.items()
+            if name != replica and runner.plan.pool == pool and runner.life.phase is ReplicaPhase.READY
+        ]
+        if others:
+            return f"{replica} finishes its requests and is restarted; {len(others)} other(s) of pool {pool} serve"
+        return f"{replica} finishes its requests and is restarted; pool {pool} refuses new ones until it is back"
 
     async def metrics_text(self) -> str:
         gateway, now_mono_s = self.supervisor.gateway, self.clock.mono_s()

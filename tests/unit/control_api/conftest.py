@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from headrace.control_api.app import create_app
-from headrace.control_api.operations import InstanceStatus, LedgerSummary, ModelSummary, ReloadReport
+from headrace.control_api.operations import InstanceStatus, LedgerSummary, ModelSummary, ReloadReport, RestartReport
 from headrace.control_api.server import ControlServer, bind_tcp, bind_unix
 from headrace.database.connect import open_database
 from headrace.database.migrate import migrate
@@ -68,6 +68,10 @@ class StandInOperations:
         self.calls.append(f"reload dry_run={is_dry_run} upgrade={is_upgrade}")
         errors = () if self.ready else ("pools: none",)
         return ReloadReport(ok=self.ready, is_dry_run=is_dry_run, is_upgrade=is_upgrade, plan_revision=3, errors=errors)
+
+    async def restart_replica(self, replica: str) -> RestartReport:
+        self.calls.append(f"restart {replica}")
+        return RestartReport(replica=replica, is_accepted=self.ready, message="so be it", pid=4)
 
     async def metrics_text(self) -> str:
         return "# TYPE headrace_up gauge\nheadrace_up 1\n"

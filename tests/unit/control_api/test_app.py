@@ -44,6 +44,16 @@ async def test_a_refused_reload_is_400_with_the_reasons(api):
     assert (answer.status_code, answer.json()["data"]["errors"]) == (400, ["pools: none"])
 
 
+async def test_a_replica_is_restarted_by_its_name(api):
+    """Names of replicas hold slashes; where it cannot be done now, the answer is 409 and says why."""
+    answer = await api.local.post("/api/v1/replicas/chat/0/restart")
+    assert (answer.status_code, answer.json()["data"]["replica"]) == (200, "chat/0")
+    api.operations.ready = False
+    answer = await api.local.post("/api/v1/replicas/org/chat/1/restart")
+    assert (answer.status_code, answer.json()["data"]["message"]) == (409, "so be it")
+    assert api.operations.calls == ["restart chat/0", "restart org/chat/1"]
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "code"),
     [

@@ -13,10 +13,9 @@ import structlog
 
 from headrace.domain.clock import Clock
 from headrace.domain.errors import ErrorCode, RequestError
-from headrace.domain.ids import TenantId
 from headrace.domain.request import ApiDialect
 from headrace.gateway.accounting.account import Account, Books
-from headrace.gateway.admission.gate import Gate
+from headrace.gateway.admission.gate import Gate, TenantUse
 from headrace.gateway.entry.head import HeadReader, RequestHead
 from headrace.gateway.entry.own_answers import CorsPolicy, list_models, refuse, show_model
 from headrace.gateway.entry.reader import RequestReader, model_not_found
@@ -65,17 +64,19 @@ class Pipeline:
 
     def open(self, exchange: Exchange) -> None:
         """1 entry, 2 identity: the head alone, before any body is read."""
-        head = self._heads.read(exchange, self._clock.wall_s())
-        account = Account(self._books, head.uid, head.request_id, head.trace_id, head.received_at)
+        received_at = self._clock.wall_s()
+        head = self._heads.read(exchange, received_at)
+        account = Account(self._books, head.uid, head.request_id, head.trace_id, received_at)
         exchange.state = Progress(self, exchange, head, account)
-        if exchange.error is not None or head.route is None:
+        route = head.route
+        if exchange.error is not None or route is None:
             return
-        account.dialect = head.route.dialect.value if head.route.dialect else None
-        if self.refuses_new and head.route.needs_key:
+        account.dialect = route.dialect_name
+        if self.refuses_new and route.needs_key:
             exchange.error = RequestError(ErrorCode.DRAINING, "the gateway is shutting down; send the request again")
-        elif head.route.needs_key and exchange.method != b"OPTIONS":
+        elif route.needs_key and exchange.method != b"OPTIONS":
             try:
-                account.caller = self._current.identity.identify(exchange.headers)
+                account.caller = self._current().identity.identify(exchange.headers, received_at)
             except RequestError as error:
                 exchange.error = error
             except Exception as bug:  # noqa: BLE001 (boundary, as in `serve`)
@@ -100,7 +101,7 @@ class Pipeline:
             exchange.state.failed(RequestError(ErrorCode.CALLER_DISCONNECTED, "the caller closed its connection"))
 
     def _serve(self, exchange: Exchange, progress: "Progress") -> None:
-        head, account, rules = progress.head, progress.account, self._current
+        head, account, rules = progress.head, progress.account, self.rules or self._current()
         account.began_mono_s = exchange.received_mono_s
         if exchange.error is not None:
             raise exchange.error
@@ -116,8 +117,8 @@ class Pipeline:
         if not caller.may_use(request.requested_model):  # 2 identity
             raise model_not_found(request.requested_model)
         account.model = request.requested_model
-        self.gate.admit(caller.tenant, exchange.received_mono_s)  # 3 admission
-        progress.admitted_for = caller.tenant
+        account.counted = counted = self._books.counters.of(request.requested_model)
+        progress.admitted = self.gate.admit(caller.tenant, exchange.received_mono_s)  # 3 admission
         deadline_mono_s = None if head.timeout_s is None else exchange.received_mono_s + head.timeout_s
         delivery = progress.delivery = Delivery(  # 4 routing, 5 forwarding
             request,
@@ -125,8 +126,8 @@ class Pipeline:
             account,
             progress,
             rules.forwarding,
-            self._books.counters.of(account.model),
-            head.reply_lines + rules.cors.lines_for(exchange),
+            counted,
+            rules.cors.add_lines(head.reply_lines, exchange),
             head.engine_lines,
             deadline_mono_s,
             exchange.received_mono_s,
@@ -136,9 +137,9 @@ class Pipeline:
     # --- what headrace answers itself
 
     def _answer_ourselves(self, exchange: Exchange, progress: "Progress") -> None:
-        head, rules = progress.head, self._current
+        head, rules = progress.head, self._current()
         route = head.route
-        lines = head.reply_lines + rules.cors.lines_for(exchange)
+        lines = rules.cors.add_lines(head.reply_lines, exchange)
         if route is None:
             raise RequestError(ErrorCode.ROUTE_NOT_FOUND, "no such path")
         if exchange.method == b"OPTIONS":
@@ -155,7 +156,7 @@ class Pipeline:
 
     def _models_body(self, route: Route, exchange: Exchange, account: Account) -> bytes:
         caller = account.caller
-        visible = [name for name in self._current.models if caller is None or caller.may_use(name)]
+        visible = [name for name in self._current().models if caller is None or caller.may_use(name)]
         if route is not ONE_MODEL:
             return list_models(visible)
         name = exchange.path.removeprefix(b"/v1/models/").decode("utf-8", "replace")
@@ -165,7 +166,6 @@ class Pipeline:
 
     # --- inside
 
-    @property
     def _current(self) -> Rules:
         if self.rules is None:
             raise RequestError(ErrorCode.NO_READY_ENDPOINT, "the gateway has no plan yet; retry in a moment")
@@ -178,15 +178,6 @@ class Pipeline:
         assert isinstance(state, Progress)
         return state
 
-    def ended(self, progress: "Progress") -> None:
-        """Give back what admission counted, and stop watching; called once per request."""
-        if progress.admitted_for is not None:
-            self.gate.release(progress.admitted_for)
-            progress.admitted_for = None
-        delivery = progress.delivery
-        if delivery is not None and delivery.is_over:
-            self.dispatcher.forget(delivery)
-
     def refuse(self, exchange: Exchange, head: RequestHead, error: RequestError) -> None:
         """Answer with an error as a whole response."""
         cors = self.rules.cors.lines_for(exchange) if self.rules else b""
@@ -194,7 +185,7 @@ class Pipeline:
 
     def remember_answer(self, account: Account, answer_id: str) -> None:
         """Keep which endpoint holds a stored answer, for `previous_response_id`."""
-        if account.dialect == ApiDialect.RESPONSES and account.caller is not None and account.endpoint is not None:
+        if account.caller is not None and account.endpoint is not None:
             self._pins.remember(account.caller.tenant, answer_id, account.endpoint)
 
 
@@ -205,11 +196,11 @@ class Progress(msgspec.Struct, eq=False):
     exchange: Exchange
     head: RequestHead
     account: Account
-    admitted_for: TenantId | None = None
+    admitted: TenantUse | None = None
     delivery: Delivery | None = None
 
     def delivered(self, status: int, answer_id: str | None) -> None:
-        if answer_id is not None:
+        if answer_id is not None and self.account.dialect == ApiDialect.RESPONSES:
             self.pipeline.remember_answer(self.account, answer_id)
         self._settle(None, status)
 
@@ -235,7 +226,13 @@ class Progress(msgspec.Struct, eq=False):
         self._settle(error.code, status)
 
     def _settle(self, code: ErrorCode | None, status: int) -> None:
-        self.pipeline.ended(self)
+        """Give back what admission counted, stop watching, and close the account; called once per request."""
+        pipeline, delivery = self.pipeline, self.delivery
+        if self.admitted is not None:
+            pipeline.gate.release(self.admitted)
+            self.admitted = None
+        if delivery is not None and delivery.is_over:
+            pipeline.dispatcher.forget(delivery)
         self.account.settle(code, status, monotonic())
         self.delivery = None
         # An error holds the frames it went through, and those hold the exchange: cut, or only the collector frees both.

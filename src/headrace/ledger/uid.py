@@ -12,13 +12,19 @@ class UidSource:
     Concurrency: one thread.
     """
 
-    __slots__ = ("_count", "_source")
+    __slots__ = ("_count", "_ms", "_source", "_start")
 
     def __init__(self) -> None:
         self._source = secrets.token_hex(6)
         self._count = 0
+        self._ms = -1
+        self._start = ""
+        """The first 24 digits, which are the same for all uids of one millisecond."""
 
     def make_uid(self, received_at: float) -> RequestUid:
         """A uid for a request received at `received_at` (UTC epoch seconds)."""
-        count = self._count = (self._count + 1) & 0xFFFFFFFF
-        return RequestUid(f"{int(received_at * 1000):012x}{self._source}{count:08x}")
+        ms = int(received_at * 1000)
+        if ms != self._ms:
+            self._ms, self._start = ms, f"{ms:012x}{self._source}"
+        self._count = count = (self._count + 1) & 0xFFFFFFFF
+        return RequestUid(f"{self._start}{count:08x}")

@@ -1,6 +1,7 @@
 """The gateway's own counters: plain numbers until scraped. `exposition.py` turns them into Prometheus text."""
 
 from headrace.gateway.accounting.histogram import Histogram
+from headrace.ledger.record import RequestRecord
 from headrace.telemetry.catalogue import E2E, ITL, QUEUE, TPOT, TTFT, UNKNOWN_MODEL
 
 
@@ -35,37 +36,25 @@ class ModelCounters:
         self.e2e = Histogram(E2E.buckets)
         self.queue = Histogram(QUEUE.buckets)
 
-    def count_end(
-        self, outcome: str, code: str, input_tokens: int | None, cached: int | None, output_tokens: int | None
-    ) -> None:
-        """A request has ended, having used so many tokens as far as known."""
-        key = (outcome, code)
+    def count_end(self, record: RequestRecord) -> None:
+        """A request has ended: its tokens as far as known, its times; E2E and TPOT only of completed ones."""
+        code = record.code
+        key = (record.outcome, code or "")
         self.ended[key] = self.ended.get(key, 0) + 1
-        if input_tokens is not None:
-            self.input_tokens += input_tokens
-        if cached is not None:
-            self.cached_input_tokens += cached
-        if output_tokens is not None:
-            self.output_tokens += output_tokens
-
-    def observe(
-        self,
-        queue_s: float | None,
-        ttft_s: float | None,
-        tpot_s: float | None,
-        e2e_s: float | None,
-        *,
-        is_completed: bool,
-    ) -> None:
-        """Times of a request that has ended; E2E and TPOT only of completed ones."""
-        if queue_s is not None:
-            self.queue.observe(queue_s)
-        if ttft_s is not None:
-            self.ttft.observe(ttft_s)
-        if is_completed and e2e_s is not None:
-            self.e2e.observe(e2e_s)
-            if tpot_s is not None:
-                self.tpot.observe(tpot_s)
+        if record.input_tokens is not None:
+            self.input_tokens += record.input_tokens
+        if record.cached_input_tokens is not None:
+            self.cached_input_tokens += record.cached_input_tokens
+        if record.output_tokens is not None:
+            self.output_tokens += record.output_tokens
+        if record.queue_s is not None:
+            self.queue.observe(record.queue_s)
+        if record.ttft_s is not None:
+            self.ttft.observe(record.ttft_s)
+        if code is None and record.e2e_s is not None:
+            self.e2e.observe(record.e2e_s)
+            if record.tpot_s is not None:
+                self.tpot.observe(record.tpot_s)
 
 
 class Counters:

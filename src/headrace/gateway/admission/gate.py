@@ -48,8 +48,11 @@ class Gate:
             use = self._tenants.setdefault(name, TenantUse(name))
             use.adopt(declared.get(name), now_mono_s)
 
-    def admit(self, tenant: TenantId, now_mono_s: float) -> None:
-        """Count the request in. Raises: RequestError SATURATED or RATE_LIMITED; then nothing was counted."""
+    def admit(self, tenant: TenantId, now_mono_s: float) -> TenantUse:
+        """Count the request in; what is returned is for `release`.
+
+        Raises: RequestError SATURATED or RATE_LIMITED; then nothing was counted.
+        """
         if self.in_flight >= self._limit:
             message = f"the gateway has {self.in_flight} requests in work, its limit (gateway.limits.in_flight)"
             raise RequestError(ErrorCode.SATURATED, message)
@@ -68,11 +71,12 @@ class Gate:
                 raise self._over_rate(tenant, wait_s)
         self.in_flight += 1
         use.in_flight += 1
+        return use
 
-    def release(self, tenant: TenantId) -> None:
+    def release(self, use: TenantUse) -> None:
         """Count an admitted request out, however it ended."""
         self.in_flight -= 1
-        self._tenants[tenant].in_flight -= 1
+        use.in_flight -= 1
 
     @staticmethod
     def _over_rate(tenant: str, wait_s: float) -> RequestError:

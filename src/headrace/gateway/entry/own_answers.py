@@ -48,6 +48,10 @@ class CorsPolicy:
         self._origins = frozenset(origin.encode("ascii") for origin in origins)
         self._max_age = b"%d" % max_age_s
 
+    def add_lines(self, lines: bytes, exchange: Exchange) -> bytes:
+        """`lines` with ours after them."""
+        return lines + self.lines_for(exchange) if self._origins else lines
+
     def lines_for(self, exchange: Exchange) -> bytes:
         """Header lines for the answer to this caller; empty for most."""
         if not self._origins:

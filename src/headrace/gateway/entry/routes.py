@@ -18,9 +18,12 @@ class Route(msgspec.Struct, frozen=True):
     needs_key: bool = True
     path_bytes: bytes = b""
     """`path` for the wire; filled in from it."""
+    dialect_name: str | None = None
+    """`dialect` for ledger and log; filled in from it, as a member's value is dear to read."""
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "path_bytes", self.path.encode("ascii"))
+        msgspec.structs.force_setattr(self, "dialect_name", self.dialect.value if self.dialect else None)
 
 
 ROUTES = MappingProxyType(

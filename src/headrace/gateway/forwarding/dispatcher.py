@@ -12,9 +12,8 @@ class Dispatcher:
 
     def dispatch(self, delivery: Delivery) -> None:
         """Start a delivery and watch it to its end."""
+        self._active.add(delivery)
         delivery.start()
-        if not delivery.is_over:
-            self._active.add(delivery)
 
     def forget(self, delivery: Delivery) -> None:
         """A delivery is over."""

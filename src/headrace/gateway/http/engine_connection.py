@@ -66,6 +66,7 @@ class EngineConnection(asyncio.Protocol):
     def request(self, head: bytes, body: bytes, reader: AnswerReader) -> None:
         """Send one request; `reader` hears of its answer."""
         self._reader = reader
+        self._headers = {}
         self._is_begun = self._is_complete = self._ends_with_connection = False
         if len(body) < 65536:
             self._transport.write(head + body)
@@ -106,10 +107,10 @@ class EngineConnection(asyncio.Protocol):
             return
         try:
             self._parser.feed_data(data)
-            if self._chunks:
-                block = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+            chunks = self._chunks
+            if chunks:
                 self._chunks = []
-                reader.answer_bytes(block)
+                reader.answer_bytes(chunks[0] if len(chunks) == 1 else b"".join(chunks))
             if self._is_complete and self._reader is reader:
                 self._finish(reader)
         except httptools.HttpParserCallbackError as error:
@@ -142,15 +143,13 @@ class EngineConnection(asyncio.Protocol):
 
     # --- parser events
 
-    def on_message_begin(self) -> None:
-        self._headers = {}
-
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
         if status < 200 or self._reader is None:
+            self._headers = {}  # of an interim answer: the real one follows
             return
         self._is_begun = True
         headers = self._headers
@@ -171,7 +170,8 @@ class EngineConnection(asyncio.Protocol):
         self._reader = None
         self._is_reused = True
         if self._is_kept_alive and not self._transport.is_closing():
-            self.resume()
+            if self._is_paused:
+                self.resume()
             self._on_free(self)
         else:
             self.close()

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from headrace.declaration.gateway_plan import TenantPlan
-from headrace.domain.clock import Clock
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.ids import KeyId
 from headrace.domain.tenant import Caller, KeyRecord, Scope
@@ -11,18 +10,18 @@ from headrace.tenancy.keys import KeyRing
 
 
 class Identity:
-    """Keys and tenants as they are now; replaced whole when either changes. Pure but for the clock it is given."""
+    """Keys and tenants as they are now; replaced whole when either changes. Pure."""
 
-    def __init__(self, ring: KeyRing, tenants: tuple[TenantPlan, ...], clock: Clock) -> None:
+    def __init__(self, ring: KeyRing, tenants: tuple[TenantPlan, ...]) -> None:
         self._ring = ring
         self._tenants = {tenant.name: tenant for tenant in tenants}
-        self._clock = clock
         self._callers: dict[KeyId, Caller] = {}
 
-    def identify(self, headers: Mapping[bytes, bytes]) -> Caller:
+    def identify(self, headers: Mapping[bytes, bytes], now_at: float) -> Caller:
         """Return the caller. Raises: RequestError UNAUTHENTICATED or FORBIDDEN."""
-        token = _token(headers)
-        record = self._ring.find(token, self._clock.wall_s())
+        given = headers.get(b"authorization", b"")
+        token = given[7:].strip() if given[:7] == b"Bearer " else _token(headers)
+        record = self._ring.find(token, now_at)
         if record is None:
             raise RequestError(ErrorCode.UNAUTHENTICATED, "the key is unknown, revoked or expired")
         return self._callers.get(record.key_id) or self._make_caller(record)
@@ -46,6 +45,7 @@ class Identity:
 
 
 def _token(headers: Mapping[bytes, bytes]) -> bytes:
+    """The key where it does not come in the usual words."""
     given = headers.get(b"authorization")
     if given is not None:
         scheme, _, token = given.partition(b" ")

@@ -16,11 +16,11 @@ class TokenBucket:
 
     def try_take(self, now_mono_s: float) -> float | None:
         """Take one token and return None, or return the seconds until one will be there (inf: never)."""
-        self._refill(now_mono_s)
-        if self._tokens >= 1.0:
-            self._tokens -= 1.0
+        tokens = self._refill(now_mono_s)
+        if tokens >= 1.0:
+            self._tokens = tokens - 1.0
             return None
-        return (1.0 - self._tokens) * 60.0 / self._per_min if self._per_min else float("inf")
+        return (1.0 - tokens) * 60.0 / self._per_min if self._per_min else float("inf")
 
     def give_back(self) -> None:
         """Return a token that was taken for nothing."""
@@ -33,10 +33,14 @@ class TokenBucket:
         self._per_min = per_min
         self._tokens = max(0.0, per_min - used)
 
-    def _refill(self, now_mono_s: float) -> None:
-        grown = self._tokens + (now_mono_s - self._at_mono_s) * self._per_min / 60.0
-        self._tokens = min(grown, float(self._per_min))
+    def _refill(self, now_mono_s: float) -> float:
+        per_min = self._per_min
+        tokens = self._tokens + (now_mono_s - self._at_mono_s) * per_min / 60.0
+        if tokens > per_min:
+            tokens = float(per_min)
+        self._tokens = tokens
         self._at_mono_s = now_mono_s
+        return tokens
 
     def __repr__(self) -> str:
         return f"TokenBucket({self._tokens:.2f} of {self._per_min}/min)"

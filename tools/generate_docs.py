@@ -233,7 +233,12 @@ def compatibility_page() -> str:
         columns = ("about", "type", "compute capability", "answer", "fact", "source")
         parts += [f"## {engine.value}", table(columns, rows)]
     family_rows = (
-        (family.name, code(family.architecture), family.published_in.value if family.published_in else "16 bits")
+        (
+            family.name,
+            code(family.architecture),
+            family.published_in.value if family.published_in else "16 bits",
+            ", ".join(sorted(family.engines)),
+        )
         for family in families
     )
     return page(
@@ -244,9 +249,8 @@ def compatibility_page() -> str:
         "10.0 B200. Whether a model fits into memory is another question.",
         *parts,
         "## Model families",
-        "All four engines have the architectures of these families; a model of another family is answered with "
-        "*conditional* and the engine's own list.",
-        table(("family", "architecture", "published in"), family_rows),
+        "Told by the model's name. A model of another family is answered with *conditional* and the engine's own list.",
+        table(("family", "architecture", "published in", "engines"), family_rows),
     )
 
 

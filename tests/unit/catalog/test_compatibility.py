@@ -21,6 +21,7 @@ from headrace.catalog.compatibility import (
 )
 from headrace.catalog.compatibility.rules import RULES
 from headrace.catalog.gpus import GPUS
+from headrace.catalog.model_configs import MODEL_CONFIGS
 from headrace.domain.endpoint import EngineKind
 
 ASKED: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "combinations.yaml").read_text())
@@ -202,6 +203,21 @@ def test_a_family_is_told_by_the_name(model: str, family: str | None) -> None:
     """Distilled models belong to the family they were distilled into; what is not listed is not guessed."""
     found = find_family(model)
     assert (found and found.name) == family
+
+
+@pytest.mark.parametrize("model", [config.name for config in MODEL_CONFIGS])
+def test_every_model_of_the_catalogue_has_a_family(model: str) -> None:
+    """What can be sized can be judged as well."""
+    assert find_family(model) is not None
+
+
+def test_an_engine_without_the_architecture_is_a_refusal() -> None:
+    """Gemma 2 is in no list of TensorRT-LLM; the engines that have it are proposed."""
+    verdict = judge(
+        Combination(model="google/gemma-2-9b-it", engine=EngineKind.TENSORRT_LLM, gpu="h100", precision=Precision.BF16)
+    )
+    assert verdict.answer is Answer.NO
+    assert {alternative.changes for alternative in verdict.instead} >= {"engine vllm", "engine sglang"}
 
 
 def test_every_fact_has_a_source() -> None:

@@ -54,12 +54,13 @@ def _family(
     has_block_scales: bool = False,
     recipes: tuple[Precision, ...] | None = None,
     autodeploy: bool = False,
+    lacking: tuple[EngineKind, ...] = (),
 ) -> Family:
     return Family(
         name=name,
         architecture=architecture,
         pattern=re.compile(pattern, re.IGNORECASE),
-        engines=_ALL,
+        engines=_ALL - set(lacking),
         published_in=published_in,
         has_block_scales=has_block_scales,
         trtllm_recipes=None if recipes is None else frozenset(recipes),
@@ -101,6 +102,13 @@ FAMILIES = (
     _family("Mixtral", "MixtralForCausalLM", r"mixtral", recipes=(_P.NVFP4, _P.FP8)),
     _family("Mistral", "MistralForCausalLM", r"mistral-(7b|nemo|small-2[45]|large)", recipes=(_P.FP8, _P.AWQ_INT4)),
     _family("Gemma 3", "Gemma3ForCausalLM", r"gemma-3-(270m|1b)", recipes=(_P.FP8, _P.AWQ_INT4)),
+    _family(
+        "Gemma 3 with images",
+        "Gemma3ForConditionalGeneration",
+        r"gemma-3-(4b|12b|27b)",
+        recipes=(_P.FP8, _P.AWQ_INT4),
+    ),
+    _family("Gemma 2", "Gemma2ForCausalLM", r"gemma-2-", lacking=(EngineKind.TENSORRT_LLM,)),
     _family("Phi-4", "Phi3ForCausalLM", r"phi-(4$|4-mini|3)"),
     _family("GLM-4.5 to 4.7", "Glm4MoeForCausalLM", r"glm-4\.[567](?!v|-flash)"),
     _family(
@@ -109,7 +117,7 @@ FAMILIES = (
 )
 """Told apart in this order. Architectures: vLLM 0.33.0's registry, the model files of SGLang 0.5.23, TensorRT-LLM's
 list of supported models, MODEL_ARCH of gguf 0.19.0 (DEEPSEEK2, GPT_OSS, QWEN2, QWEN3, QWEN3MOE, LLAMA, GEMMA3, PHI3,
-GLM4_MOE, MINIMAXM2; Mistral and Mixtral are LLAMA there)."""
+GLM4_MOE, MINIMAXM2, GEMMA2; Mistral and Mixtral are LLAMA there)."""
 
 
 def find_family(model: str) -> Family | None:

@@ -120,7 +120,7 @@ def _about_model(combination: Combination, capability: int) -> Iterator[Reason]:
         yield Reason(
             answer=Answer.NO,
             about="model",
-            text=f"{engine.value} has no {family.architecture}",
+            text=f"{engine.value} does not list {family.architecture} ({family.name})",
             source=SOURCES[engine],
         )
         return

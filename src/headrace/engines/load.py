@@ -71,6 +71,11 @@ class EngineLoad:
     not_numbers: int = 0
     """Values that were NaN; they count as not measured."""
 
+    def total(self, purpose: Purpose) -> float | None:
+        """Everything counted for `purpose`: some engines have a counter where others have a histogram."""
+        histogram = self.histograms.get(purpose)
+        return self.values.get(purpose) if histogram is None else histogram.sum
+
     @property
     def running(self) -> float | None:
         return self.values.get(Purpose.RUNNING)

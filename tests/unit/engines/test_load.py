@@ -153,6 +153,14 @@ def test_llamacpp_leaves_cached_tokens_out_of_its_prompts_and_we_do_not() -> Non
     assert load.prefix_hit_ratio == 0.6
 
 
+def test_a_total_is_read_from_a_counter_or_a_histogram() -> None:
+    """Seconds of bringing KV back are a counter on vLLM and a histogram on SGLang."""
+    vllm = read_load("vllm:kv_offload_load_time_total 1.5\n", VLLM)
+    page = "sglang:load_back_duration_seconds_sum 1.5\nsglang:load_back_duration_seconds_count 3\n"
+    assert vllm.total(Purpose.OFFLOAD_RETURN_TIME) == read_load(page, SGLANG).total(Purpose.OFFLOAD_RETURN_TIME) == 1.5
+    assert vllm.total(Purpose.TTFT) is None
+
+
 @pytest.mark.parametrize("prefix", ["trtllm_", ""])
 def test_both_eras_of_tensorrt_llm_are_read(prefix: str) -> None:
     """Names with `trtllm_` and those of before mean the same."""

@@ -1,6 +1,7 @@
 """Small engines and complete runs for the tests of the engine model."""
 
 from dataclasses import dataclass, field
+from zlib import crc32
 
 from headrace.simulation.engine import SimulatedEngine
 from headrace.simulation.linear_clock import LinearClock
@@ -42,7 +43,9 @@ def small_model(
 def request(name: str, prompt=8, output: int = 4, **fields) -> SimulatedRequest:
     """A request with a prompt of its own (a length) or of given tokens."""
     tokens = (
-        tuple(prompt) if not isinstance(prompt, int) else tuple(1000 * (hash(name) % 997) + i for i in range(prompt))
+        tuple(prompt)
+        if not isinstance(prompt, int)
+        else tuple(1000 * (crc32(name.encode()) % 9973) + i for i in range(prompt))
     )
     return SimulatedRequest(request_id=name, prompt_tokens=tokens, output_tokens=output, **fields)
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import errno
 import os
 import socket
 from collections.abc import Generator, Sequence
@@ -49,25 +48,6 @@ class ControlServer:
         """End `run`: requests under way are given a few seconds."""
         for server, _ in self._listeners:
             server.should_exit = True
-
-
-def bind_tcp(host: str, port: int) -> socket.socket:
-    """Listen on HOST:PORT (port 0: any free one).
-
-    Raises: OperatorError naming the address.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-        listening.listen(_BACKLOG)
-    except OSError as error:
-        listening.close()
-        hint = "Another program uses it: change gateway.control." if error.errno == errno.EADDRINUSE else None
-        raise OperatorError(f"cannot listen on {host}:{port}: {error.strerror}", hint=hint) from error
-    listening.setblocking(False)
-    return listening
 
 
 def bind_unix(path: Path) -> socket.socket:

@@ -4,7 +4,6 @@ Steps 1 to 4 are plain calls that return or raise `RequestError`; step 5 calls b
 path they would cost as much as half of all the checks together (docs/decisions/0001).
 """
 
-import asyncio
 from dataclasses import dataclass
 from time import monotonic
 
@@ -47,8 +46,7 @@ class Rules:
 class Pipeline:
     """Carries each request from its head to its settled account; every one ends in exactly one Outcome."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, books: Books) -> None:
-        self._loop = loop
+    def __init__(self, clock: Clock, books: Books) -> None:
         self._clock = clock
         self._heads = HeadReader()
         self._books = books

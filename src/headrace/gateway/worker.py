@@ -83,7 +83,7 @@ class Worker:
         self._sweeper = Sweeper(loop)
         self._background: list[asyncio.Task[None]] = []
         self._exposition = Exposition(self._counters, self._sample)
-        self.pipeline = Pipeline(loop, self._clock, self._books)
+        self.pipeline = Pipeline(self._clock, self._books)
         self.head_arrived = self.pipeline.open  # the wire's Service: no method of ours in between
         self.request_arrived = self.pipeline.serve
         self.caller_left = self.pipeline.abandon

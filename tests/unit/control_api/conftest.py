@@ -1,6 +1,7 @@
 """A running control API: real sockets, a real database, and a supervisor reduced to what it answers."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from headrace.control_api.app import create_app
 from headrace.control_api.operations import InstanceStatus, LedgerSummary, ModelSummary, ReloadReport, RestartReport
-from headrace.control_api.server import ControlServer, bind_tcp, bind_unix
+from headrace.control_api.server import ControlServer, bind_unix
 from headrace.database.connect import open_database
 from headrace.database.migrate import migrate
 from headrace.declaration.model import Declaration
@@ -107,7 +108,7 @@ async def api(tmp_path: Path) -> AsyncIterator[RunningApi]:
     keys = KeyStore(database, clock)
     operations = StandInOperations()
     socket_path = tmp_path / "run" / "control.sock"
-    tcp_socket, unix_socket = bind_tcp("127.0.0.1", 0), bind_unix(socket_path)
+    tcp_socket, unix_socket = socket.create_server(("127.0.0.1", 0)), bind_unix(socket_path)
     server = ControlServer(
         [
             (create_app(operations, database, keys, clock, is_local=False), tcp_socket),

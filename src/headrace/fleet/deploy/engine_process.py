@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from headrace.engines.contract import Launch
-from headrace.fleet.deploy.process_identity import ProcessIdentity, own_identity
+from headrace.fleet.deploy.process_identity import own_identity
 from headrace.fleet.deploy.process_watch import kill_session, spawn, try_signal, wait_gone, wait_gone_within
 from headrace.fleet.deploy.warden_state import EngineEnd, WardenState, find_state
 
@@ -142,8 +142,3 @@ async def end_stray(state: WardenState, bound_s: float) -> None:
     try_signal(state.warden, signal.SIGTERM)
     if not await wait_gone_within(state.warden, bound_s + WARDEN_GRACE_S):
         kill_session(state.warden.pid)
-
-
-def identity_of(document: dict[str, object]) -> ProcessIdentity:
-    """Read a ProcessIdentity back from JSON."""
-    return ProcessIdentity(int(str(document["pid"])), int(str(document["start_ticks"])), str(document["boot"]))

@@ -66,7 +66,6 @@ class Supervisor:
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
     _hurry: asyncio.Event = field(default_factory=asyncio.Event)
     _upgrade: asyncio.Event = field(default_factory=asyncio.Event)
-    _is_up: asyncio.Event = field(default_factory=asyncio.Event)
     _change: asyncio.Lock = field(default_factory=asyncio.Lock)
     _keys: tuple[KeyRecord, ...] | None = None
     _failure: OperatorError | None = None
@@ -107,10 +106,6 @@ class Supervisor:
         if self._failure is not None:
             raise self._failure
         return RunEnd.UPGRADE if is_upgrade else RunEnd.STOPPED
-
-    async def wait_up(self) -> None:
-        """Return once the gateway serves (engines may still load)."""
-        await self._is_up.wait()
 
     async def wait_stopping(self) -> None:
         """Return once a stop was asked for."""
@@ -203,7 +198,6 @@ class Supervisor:
         plan = self._compile(self.declaration)
         self.revision = plan.revision
         await self.gateway.start(plan, self._keys)
-        self._is_up.set()
         self._changed.set()
 
     async def _await_adopted(self) -> None:

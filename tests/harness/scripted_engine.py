@@ -119,6 +119,11 @@ class ScriptedEngine:
         self.cut()
         await asyncio.sleep(0)
 
+    def stop_listening(self) -> None:
+        """Take no new connections; those that are open stay."""
+        assert self._server is not None
+        self._server.close()
+
     def cut(self) -> None:
         """Reset every connection, and go on listening."""
         for writer in list(self._writers):

@@ -96,6 +96,25 @@ async def test_a_stream_cut_after_its_first_event_ends_in_band(
     assert status.requests == 1
 
 
+async def fall_silent_and_stop_listening(engine: ScriptedEngine, request: Seen, writer: asyncio.StreamWriter) -> None:
+    engine.stop_listening()
+    await stall(engine, request, writer)
+
+
+async def test_a_stream_of_an_engine_that_is_gone_does_not_wait_for_the_stall_bound(
+    engine: ScriptedEngine, tmp_path: Path
+) -> None:
+    """vLLM can leave a stream open and silent when it ends: once nobody listens there, silence is soon the end."""
+    engine.scripts = {"gone": fall_silent_and_stop_listening}
+    pool = remote_pool(engine.url, stall_timeout_s=600.0)
+    async with RunningGateway(tmp_path, declare({"p": pool})) as gateway:
+        await gateway.wait_ready()
+        answer = await ask(gateway.port, post(chat("script:gone", stream=True), gateway.key))
+        assert answer.status == 200
+        assert b"stream_stalled" in answer.body
+        assert b"[DONE]" not in answer.body
+
+
 @pytest.mark.parametrize(
     ("script", "status", "code"),
     [

@@ -48,6 +48,7 @@ class Endpoint:
         "is_usable",
         "last_byte_mono_s",
         "leaving_until_mono_s",
+        "nobody_listens",
         "plan",
         "reason",
         "requests",
@@ -89,6 +90,8 @@ class Endpoint:
         self.ejected_until_mono_s = 0.0
         self.leaving_until_mono_s = 0.0
         """Until then good probes are not believed: the engine has said that it is shutting down."""
+        self.nobody_listens = False
+        """The last probe found no listener: it drains, or it is dead while a connection of it still stands."""
         self.salter: Callable[[str], str] | None = None
         """Makes a tenant's `cache_salt`, where the pool keeps tenants apart in the prefix cache."""
         self._ejections = 0

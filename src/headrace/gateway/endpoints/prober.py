@@ -117,6 +117,7 @@ class Prober:
             raise
 
     def _judge(self, endpoint: Endpoint, reply: ProbeReply, timeouts: int) -> None:
+        endpoint.nobody_listens = reply.is_refused
         verdict = endpoint.driver.read_probe(reply)
         if verdict is ProbeVerdict.READY:
             endpoint.probe_said_ready(monotonic())

@@ -31,6 +31,10 @@ HEARTBEAT = b": heartbeat\n\n"
 TAIL_S = 5.0
 """An engine that has sent the end marker gets so long to end its HTTP message before it is cut. Chosen."""
 
+DESERTED_S = 5.0
+"""Longest silence within a stream of an engine that no longer listens. One that drains goes on sending; a vLLM 0.32.0
+that was told to end can leave its streams open and silent for ever. Chosen."""
+
 
 class Phase(Enum):
     PAUSE = auto()
@@ -467,8 +471,10 @@ class Delivery(msgspec.Struct, eq=False):
             bound_s = plan.first_token_timeout_s if self.request.is_stream else plan.answer_timeout_s
             if now - self.attempt_mono_s > bound_s:
                 self._cancel_and_fail(ErrorCode.FIRST_TOKEN_TIMEOUT, f"no answer within {bound_s:g} s")
-        elif not self.is_paused and now - self.last_block_mono_s > plan.stall_timeout_s:
-            self._cancel_and_fail(ErrorCode.STREAM_STALLED, f"silent for {plan.stall_timeout_s:g} s within its answer")
+        elif not self.is_paused:
+            bound_s = min(plan.stall_timeout_s, DESERTED_S) if endpoint.nobody_listens else plan.stall_timeout_s
+            if now - self.last_block_mono_s > bound_s:
+                self._cancel_and_fail(ErrorCode.STREAM_STALLED, f"silent for {bound_s:g} s within its answer")
 
     def _send_heartbeat(self, now: float) -> None:
         if self.phase is ENDED or self.is_paused:

@@ -10,7 +10,7 @@ from headrace.cli.options import verb_app
 from headrace.cli.output import EXIT_USAGE, fail
 from headrace.engines.simulated.config import DialectKind, EngineConfig, Role, TransferLoss
 from headrace.engines.simulated.faults import Fault, parse_fault
-from headrace.engines.simulated.hardware import Hardware, model_of
+from headrace.engines.simulated.hardware import Hardware, model_of, request_overhead_s
 
 app = verb_app()
 
@@ -71,10 +71,12 @@ def engine(
 
 def _config(given: Mapping[str, Any]) -> EngineConfig:
     """The options of `engine`, by name, as one engine's description."""
+    hardware = _hardware(given)
     return EngineConfig(
         dialect=given["dialect"],
         served_model=given["served_model_name"] or given["model"],
-        engine=model_of(_hardware(given)),
+        engine=model_of(hardware),
+        request_overhead_s=request_overhead_s(hardware),
         host=given["host"],
         port=given["port"],
         time_scale=given["time_scale"],

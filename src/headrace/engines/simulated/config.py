@@ -49,6 +49,8 @@ class EngineConfig:
     """Simulated seconds per real second: 1 is real time, 10 ten times as fast."""
     load_s: float = 0.0
     """Real seconds from start until it is ready."""
+    request_overhead_s: float = 0.0
+    """What a request costs outside the engine's steps, once, before its first token. Source: a calibration file."""
     answer_tokens: tuple[int, int] = (32, 256)
     """Shortest and longest answer that ends by itself."""
     is_numbered: bool = False

@@ -10,7 +10,7 @@ from headrace.engines.simulated.ask import Api, Ask, AskError, Prompt
 from headrace.engines.simulated.config import EngineConfig
 from headrace.engines.simulated.dialects.contract import Dialect
 from headrace.engines.simulated.faults import Cut, Fault, FaultKind
-from headrace.engines.simulated.formats import Finished, Format, Tally, encode_json, format_of
+from headrace.engines.simulated.formats import Finished, Format, Tally, encode_json
 from headrace.engines.simulated.http import LAST_CHUNK, Connection, Reply, framed
 from headrace.engines.simulated.schema_instance import SchemaError, instance_of, match_of
 from headrace.engines.simulated.stats import RequestTimes
@@ -51,7 +51,6 @@ class Choice:
     """Of a whole answer."""
     reason: str | None = None
     extra: dict[str, object] = field(default_factory=dict[str, object])
-    transferred_tokens: int = 0
     frame: tuple[bytes, bytes] | None = None
     """What is around a token of FRAMED_BYTES in a stream, the chunk's size included."""
 
@@ -59,15 +58,12 @@ class Choice:
 class Generation:
     """One HTTP request that generates. `is_over` once nothing more will be sent."""
 
-    def __init__(
-        self, connection: Connection, ask: Ask, dialect: Dialect, *, answer_id: str, name: str, slot: int | None = None
-    ) -> None:
+    def __init__(self, connection: Connection, ask: Ask, dialect: Dialect, *, answer_id: str, name: str) -> None:
         self.connection = connection
         self.ask = ask
         self.answer_id = answer_id
         self.name = name
         """Unique in this process; its choices are `name-0`, `name-1`, ..."""
-        self.slot = slot
         self.choices: list[Choice] = []
         self.fault: Fault | None = None
         self.hold: Hold | None = None
@@ -81,13 +77,20 @@ class Generation:
         self._stalled: list[bytes] = []
         self._dialect = dialect
         self._head_sent = False
-        self._format: Format = format_of(ask, dialect.shape, answer_id=answer_id, model=_model_of(ask, dialect.config))
+        self._format: Format = dialect.answer_format(ask, answer_id)
 
     def begin(self) -> None:
         """The request was accepted: engines that do not wait for a token send the head of a stream now."""
         if self.ask.is_stream and not self._dialect.head_waits_for_token:
             self._head_sent = True
             self.connection.write(self.connection.begin_stream())
+
+    def note_first_token(self, choice: Choice, first: FirstToken, admitted_mono_s: float, due_mono_s: float) -> None:
+        """The engine says what it knows of a sequence at its first token."""
+        choice.times.admitted_at_s = admitted_mono_s
+        choice.times.first_token_at_s = due_mono_s
+        hidden = 0 if self._dialect.reports_transferred_as_cached else first.transferred_tokens
+        choice.times.cached_tokens = first.cached_tokens - hidden
 
     def take_one(self, choice: Choice) -> bytes:
         """One more token in the middle of a stream: `take`, for the thousand streams that get one at once."""
@@ -225,14 +228,6 @@ class Generation:
         self.connection.reset()
 
 
-def note_first_token(choice: Choice, first: FirstToken, mono_s: Callable[[float], float], due_mono_s: float) -> None:
-    """The engine says what it knows of a sequence at its first token."""
-    choice.times.admitted_at_s = mono_s(first.admitted_at_s)
-    choice.times.first_token_at_s = due_mono_s
-    choice.times.cached_tokens = first.cached_tokens - first.transferred_tokens
-    choice.transferred_tokens = first.transferred_tokens
-
-
 def answer_of(ask: Ask, prompt: Prompt, index: int, config: EngineConfig) -> Answer:
     """What the engine says to a prompt.
 
@@ -287,7 +282,3 @@ def _json_text(schema: object) -> str:
         return encode_json(instance_of(schema)).decode()
     except (SchemaError, TypeError, ValueError, ArithmeticError) as error:
         raise AskError(400, f"Invalid grammar specification: {error}") from error
-
-
-def _model_of(ask: Ask, config: EngineConfig) -> str:
-    return ask.model or config.served_model

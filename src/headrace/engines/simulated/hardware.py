@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from headrace.catalog.gpus import find_gpu, gpu_names
 from headrace.catalog.model_configs import find_model_config, model_config_names
@@ -13,6 +14,9 @@ from headrace.simulation.layout import Layout, Placement
 from headrace.simulation.linear_clock import LinearClock
 from headrace.simulation.model import CacheKind, EngineModel, KvModel, SchedulingBounds, StepClock
 from headrace.simulation.roofline import RooflineClock
+
+if TYPE_CHECKING:
+    from headrace.simulation.calibration import Calibration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +121,7 @@ def _placed(hardware: Hardware, defaults: Defaults) -> tuple[KvModel, StepClock]
     placement = placement_of(hardware)
     clock: StepClock = RooflineClock(placement)
     if hardware.calibration is not None:
-        clock = _calibrated(hardware.calibration)
+        clock = _calibration(hardware.calibration).clock()
     if hardware.kv_tokens is not None:
         blocks = hardware.kv_tokens // defaults.block_tokens
     else:
@@ -155,13 +159,21 @@ def _blocks_that_fit(hardware: Hardware, placement: Placement, defaults: Default
         raise OperatorError(str(error), hint="Take more GPUs (--tp), or fewer bits (--weights fp8).") from error
 
 
-def _calibrated(path: Path) -> StepClock:
+def request_overhead_s(hardware: Hardware) -> float:
+    """What a request costs outside the engine's steps: known only from a calibration.
+
+    Raises: OperatorError for a file that cannot be used.
+    """
+    return 0.0 if hardware.calibration is None else _calibration(hardware.calibration).request_overhead_s
+
+
+def _calibration(path: Path) -> "Calibration":
     import yaml  # slow to import, and seldom used, as is the next
 
     from headrace.simulation.calibration import parse_calibration
 
     try:
-        return parse_calibration(path.read_text()).clock()
+        return parse_calibration(path.read_text())
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise OperatorError(f"the calibration file {path} cannot be used: {error}") from error
 

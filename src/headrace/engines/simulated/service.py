@@ -10,8 +10,8 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 
 from headrace.engines.simulated.ask import Api, AskError
 from headrace.engines.simulated.config import EngineConfig, Role, TransferLoss
@@ -26,11 +26,11 @@ from headrace.engines.simulated.generation import (
     Generation,
     answer_of,
     bounded_by_stop,
-    note_first_token,
 )
 from headrace.engines.simulated.handover import Handover
 from headrace.engines.simulated.http import Connection, HttpRequest, Reply
 from headrace.engines.simulated.pump import Pump, Write
+from headrace.engines.simulated.slots import Slots
 from headrace.engines.simulated.stats import MetricsView, RequestTimes, ServerStats
 from headrace.engines.simulated.text import encode
 from headrace.engines.simulated.transfer import Fetch
@@ -50,14 +50,6 @@ class Phase(StrEnum):
     READY = "ready"
     ENDING = "ending"
     """SIGTERM came: what runs ends in the engine's own way."""
-
-
-@dataclass(slots=True)
-class _Slot:
-    """One of llama.cpp's slots: what it served last."""
-
-    tokens: list[int] = field(default_factory=list[int])
-    restored: list[int] | None = None
 
 
 class Service:
@@ -87,7 +79,7 @@ class Service:
         self._live: dict[str, tuple[Generation, Choice]] = {}
         self._embeddings = EmbeddingJobs(self.dialect, self.pump)
         self._generations: set[Generation] = set()
-        self._slots = [_Slot() for _ in range(config.max_sequences)] if config.slot_dir else []
+        self._slots = Slots(config.max_sequences if config.slot_dir else 0)
         self._after: list[Callable[[], None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._number = 0
@@ -165,7 +157,6 @@ class Service:
         answer_id = self.dialect.answer_id(ask, request, made)
         leg = self.dialect.transfer(ask, answer_id)
         generation = Generation(connection, ask, self.dialect, answer_id=answer_id, name=str(self._number))
-        generation.slot = ask.body.id_slot
         now_mono_s = time.monotonic()
         generation.fault = next((f for kind in STREAM_FAULTS if (f := self.faults.draw(kind, now_mono_s))), None)
         self._make_choices(generation)
@@ -174,7 +165,14 @@ class Service:
             self._spawn(self._fetch_and_submit(generation, leg))
             return
         generation.hold = leg
-        self._submit(generation, transferred_tokens=self._restored_tokens(generation))
+        restored = self._slots.take_restored(generation)
+        if self.config.request_overhead_s:
+            delay_s = self.config.request_overhead_s / self.config.time_scale
+            asyncio.get_running_loop().call_later(
+                delay_s, partial(self._submit, generation, transferred_tokens=restored)
+            )
+        else:
+            self._submit(generation, transferred_tokens=restored)
 
     def _make_choices(self, generation: Generation) -> None:
         """Decide what every choice says, before any of it is queued.
@@ -243,8 +241,9 @@ class Service:
         live = self._live
         for first in step.first_tokens:
             if (entry := live.get(first.request_id)) is not None:
-                note_first_token(entry[1], first, self.pump.mono_s, due_mono_s)
-                self.stats.ttft.observe(due_mono_s - entry[1].times.arrived_at_s)
+                generation, choice = entry
+                generation.note_first_token(choice, first, self.pump.mono_s(first.admitted_at_s), due_mono_s)
+                self.stats.ttft.observe(due_mono_s - choice.times.arrived_at_s)
         for emission in step.emissions:
             entry = live.get(emission.request_id)
             if entry is None:
@@ -300,9 +299,7 @@ class Service:
     def _end_choice(self, generation: Generation, choice: Choice) -> None:
         del self._live[choice.request_id]
         self.stats.finish(choice.times, choice.reason or "stop")
-        if generation.slot is not None and 0 <= generation.slot < len(self._slots):
-            answered = encode(choice.answer.text(0, choice.sent_tokens))
-            self._slots[generation.slot] = _Slot(tokens=[*choice.prompt.tokens, *answered])
+        self._slots.note_end(generation, choice)
         if generation.hold is not None:
             self._after += self.handover.hold(
                 generation, choice, generation.hold, port=self.port, on_taken=lambda: self._finish(generation)
@@ -382,14 +379,6 @@ class Service:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _restored_tokens(self, generation: Generation) -> int:
-        """Of a request for a slot that was restored: how much of its prompt the slot has."""
-        slot = generation.slot
-        if slot is None or not 0 <= slot < len(self._slots) or (restored := self._slots[slot].restored) is None:
-            return 0
-        self._slots[slot].restored = None
-        return _shared_beginning(restored, generation.choices[0].prompt.tokens)
-
     # what the dialects' routes may do (dialects.contract.Host)
 
     @property
@@ -404,11 +393,10 @@ class Service:
         ]
 
     def slot_tokens(self, slot: int) -> list[int]:
-        return self._slots[slot].tokens
+        return self._slots.tokens(slot)
 
     def restore_slot(self, slot: int, tokens: list[int]) -> None:
-        if 0 <= slot < len(self._slots):
-            self._slots[slot] = _Slot(tokens=tokens, restored=tokens or None)
+        self._slots.restore(slot, tokens)
 
     def abort(self, request_id: str | None) -> int:
         found = [g for g in self._generations if request_id is None or g.answer_id == request_id]
@@ -481,13 +469,3 @@ class Service:
 
 
 OUT_OF_MEMORY = "torch.OutOfMemoryError: CUDA out of memory. (simulated)"
-
-
-def _shared_beginning(left: Sequence[int], right: Sequence[int]) -> int:
-    """How many tokens two sequences share at their beginning."""
-    shared = 0
-    for one, other in zip(left, right, strict=False):
-        if one != other:
-            break
-        shared += 1
-    return shared

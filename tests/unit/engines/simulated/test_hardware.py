@@ -6,7 +6,7 @@ import pytest
 
 from headrace.domain.operator_error import OperatorError
 from headrace.engines.simulated.config import DialectKind
-from headrace.engines.simulated.hardware import Hardware, model_of
+from headrace.engines.simulated.hardware import Hardware, model_of, request_overhead_s
 from headrace.simulation.model import CacheKind
 
 H100 = Hardware(dialect=DialectKind.VLLM, gpu="h100", model="qwen2.5-32b", tensor_parallel=4)
@@ -52,10 +52,13 @@ def test_a_calibration_file_replaces_the_sheet(tmp_path: Path):
     """Measured step times are used as they are; a file that cannot be read is named."""
     path = tmp_path / "calibration.yaml"
     path.write_text(
-        "{version: 1, engine: vllm, model: m, hardware: h, measured_at: '2026-11-30', step: {fixed_s: 0.25}}"
+        "{version: 1, engine: vllm, model: m, hardware: h, measured_at: '2026-11-30', request_overhead_s: 0.1,"
+        " step: {curve: [{rows: 1, step_s: 0.25}]}}"
     )
     calibrated = Hardware(dialect=DialectKind.VLLM, gpu="h100", model="qwen2.5-7b", calibration=path)
     assert decode_step_s(calibrated) == 0.25
+    assert request_overhead_s(calibrated) == 0.1
+    assert request_overhead_s(H100) == 0
     path.write_text("{version: 9}")
     with pytest.raises(OperatorError, match=r"calibration\.yaml"):
         model_of(calibrated)

@@ -12,7 +12,7 @@ import msgspec
 
 from headrace.engines.simulated.ask import Api, Ask, AskError, Body, chat_prompt, read_ask, read_body
 from headrace.engines.simulated.config import EngineConfig
-from headrace.engines.simulated.formats import DONE, Shape, encode_json
+from headrace.engines.simulated.formats import DONE, Format, Shape, encode_json, format_of
 from headrace.engines.simulated.http import HttpRequest, Reply
 from headrace.engines.simulated.stats import MetricsView
 from headrace.engines.simulated.text import decode, encode
@@ -89,6 +89,8 @@ class Dialect:
     continues_last_assistant = False
     echoes_continuation = False
     """A whole answer repeats the part that it continues; a stream does not."""
+    reports_transferred_as_cached = False
+    """Whether KV that came from elsewhere counts as cached in the usage. (vLLM leaves NIXL's out.)"""
     head_waits_for_token = False
     """The status is sent with the first token, so that what fails before is an error answer, not an event."""
     id_prefixes: Mapping[Api, str] = MappingProxyType(
@@ -189,6 +191,10 @@ class Dialect:
     def cut_error(self) -> AskError:
         """What running requests get when the server ends without waiting for them."""
         return AskError(500, "The server is shutting down.", kind="InternalServerError")
+
+    def answer_format(self, ask: Ask, answer_id: str) -> Format:
+        """How the answer looks; the APIs that are not OpenAI's or Anthropic's are the engines' own."""
+        return format_of(ask, self.shape, answer_id=answer_id, model=ask.model or self.config.served_model)
 
     # life
 

@@ -38,6 +38,7 @@ class LlamacppDialect(Dialect):
     owned_by = "llamacpp"
     continues_last_assistant = True
     echoes_continuation = True
+    reports_transferred_as_cached = True
     head_waits_for_token = True
     shape = Shape(chunk_members={"system_fingerprint": "b0-simulated"}, role_content=None, has_timings=True)
     not_found = Reply.json({"error": {"message": "File Not Found", "type": "not_found_error", "code": 404}}, 404)

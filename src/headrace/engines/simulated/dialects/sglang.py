@@ -16,8 +16,9 @@ from headrace.engines.simulated.dialects.contract import (
     text_asked,
     tokens_asked,
 )
-from headrace.engines.simulated.formats import DONE, Shape, encode_json
+from headrace.engines.simulated.formats import DONE, Format, Shape, encode_json
 from headrace.engines.simulated.http import HttpRequest, Reply
+from headrace.engines.simulated.native_formats import SglangGenerateFormat
 from headrace.engines.simulated.pages.sglang import loads, metrics_page
 from headrace.engines.simulated.transfer import Fetch, Hold
 
@@ -78,6 +79,11 @@ class SglangDialect(Dialect):
     def error_event(self, error: AskError) -> bytes:
         members = {"object": "error", **self.error_members(error)}
         return b"data: " + encode_json({"error": members}) + b"\n\n" + DONE
+
+    def answer_format(self, ask: Ask, answer_id: str) -> Format:
+        if ask.api is Api.GENERATE:
+            return SglangGenerateFormat(answer_id, len(ask.prompts[0].tokens))
+        return super().answer_format(ask, answer_id)
 
     @property
     def ending(self) -> Ending:

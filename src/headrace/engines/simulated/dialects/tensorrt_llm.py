@@ -8,8 +8,9 @@ import msgspec
 from headrace.engines.simulated.ask import VALIDATION, Api, Ask, AskError, Body, token_prompt
 from headrace.engines.simulated.config import EngineConfig
 from headrace.engines.simulated.dialects.contract import VERSION, Dialect, Ending, Host, Route, api_table
-from headrace.engines.simulated.formats import DONE, Shape, encode_json
+from headrace.engines.simulated.formats import DONE, Format, Shape, encode_json
 from headrace.engines.simulated.http import HttpRequest, Reply
+from headrace.engines.simulated.native_formats import TritonGenerateFormat
 from headrace.engines.simulated.pages.tensorrt_llm import iteration_statistics, metrics_page, triton_page
 from headrace.engines.simulated.transfer import Fetch, Hold
 
@@ -39,6 +40,10 @@ class TensorrtLlmDialect(Dialect):
         choice_members={"avg_decoded_tokens_per_iter": None, "stop_reason": None},
         message_members={"reasoning_content": None, "tool_calls": []},
     )
+
+    def __init__(self, config: EngineConfig) -> None:
+        super().__init__(config)
+        self._iterations_read = 0
 
     def check_body(self, body: Body) -> None:
         """Without a guided backend response_format is ignored; without a tool parser so are tools."""
@@ -113,13 +118,20 @@ class TensorrtLlmDialect(Dialect):
             ("GET", "/health_generate"): lambda _, __: Reply.text("Generation health check OK"),
             ("GET", "/version"): self.version,
             ("GET", "/v1/models"): self.models,
-            ("GET", "/metrics"): lambda host, _: Reply.json(iteration_statistics(host.view())),
+            ("GET", "/metrics"): self._take_statistics,
             ("GET", "/server_info"): lambda _, __: Reply.json({"disaggregated_params": {}}),
             ("GET", "/perf_metrics"): lambda _, __: Reply.json([]),
         }
         if self.config.has_metrics:
             table["GET", "/prometheus/metrics"] = lambda host, _: Reply.text(metrics_page(host.view()))
         return table
+
+    def _take_statistics(self, host: Host, request: HttpRequest) -> Reply:
+        """Reading empties the queue."""
+        view = host.view()
+        taken = iteration_statistics(view, self._iterations_read)
+        self._iterations_read = view.iterations
+        return Reply.json(taken)
 
     def _health(self, host: Host, request: HttpRequest) -> Reply:
         if host.is_ready:
@@ -161,6 +173,11 @@ class TritonDialect(TensorrtLlmDialect):
         if api is Api.GENERATE:
             ask.is_stream = request.path.endswith("/generate_stream")
         return ask
+
+    def answer_format(self, ask: Ask, answer_id: str) -> Format:
+        if ask.api is Api.GENERATE:
+            return TritonGenerateFormat(self.config.served_model)
+        return super().answer_format(ask, answer_id)
 
     def error(self, error: AskError) -> Reply:
         return Reply.json({"error": error.message}, error.status)

@@ -30,6 +30,19 @@ TRTLLM = (
     counter("trtllm_prompt_cached_tokens_total", lambda v: v.load.prefix_hit_tokens),
     counter("trtllm_prompt_tokens_total", lambda v: v.load.prompt_tokens),
     counter("trtllm_generation_tokens_total", lambda v: v.load.generation_tokens),
+    counter(
+        "trtllm_prompt_cache_hit_tokens_total",
+        by(
+            "cache_tier",
+            gpu=lambda v: v.load.prefix_hit_tokens - v.load.host_hit_tokens,
+            host=lambda v: v.load.host_hit_tokens,
+        ),
+    ),
+    counter("trtllm_kv_cache_onboard_bytes_total", zero),
+    counter("trtllm_kv_cache_offload_bytes_total", zero),
+    counter("trtllm_spec_decode_num_draft_tokens_total", lambda v: v.load.draft_tokens),
+    counter("trtllm_spec_decode_num_accepted_tokens_total", lambda v: v.load.accepted_tokens),
+    gauge("trtllm_kv_cache_config_info", lambda v: [({"tokens_per_block": str(v.block_tokens)}, 1.0)]),
     histogram("trtllm_time_to_first_token_seconds", lambda v: v.stats.ttft),
     histogram("trtllm_time_per_output_token_seconds", lambda v: v.stats.tpot),
     histogram("trtllm_e2e_request_latency_seconds", lambda v: v.stats.e2e),
@@ -107,9 +120,9 @@ def triton_page(view: MetricsView) -> str:
     return page(TRITON_SERVER, view, labels) + page(TRITON_BACKEND, view, labels)
 
 
-def iteration_statistics(view: MetricsView) -> list[dict[str, object]]:
-    """What one read of `/metrics` takes out of the queue: nothing where no iteration has run since."""
-    if not view.iterations:
+def iteration_statistics(view: MetricsView, since_iteration: int) -> list[dict[str, object]]:
+    """What one read of `/metrics` takes out of the queue: nothing where no iteration has run since the last."""
+    if view.iterations == since_iteration:
         return []
     return [
         {

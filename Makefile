@@ -56,8 +56,8 @@ fmt: $(DEV_READY) ## Format the code and mend what ruff can mend
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: $(DEV_READY) ## Measure headrace beside nginx and its peers (needs a C compiler)
-	@$(BIN)/python -m benchmarks $(ARGS)
+bench: $(DEV_READY) ## Measure headrace (on PYTHON_BENCH=...) beside nginx and its peers (needs a C compiler)
+	@$(BIN)/python -m benchmarks $(if $(PYTHON_BENCH),--headrace-python $(PYTHON_BENCH)) $(ARGS)
 
 docs: $(DEV_READY) ## Write the generated pages of docs/ anew
 	@$(BIN)/python -m tools.generate_docs

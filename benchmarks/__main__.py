@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import simulated, soak
+from benchmarks.interpreter import read_interpreter
 from benchmarks.machine import read_machine
 from benchmarks.measure import Bench, Results, say
 from benchmarks.native import CACHE, FOLDER, build_native
@@ -36,6 +37,9 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--targets", type=_names(targets), help=f"comma-separated: {', '.join(targets)}")
     parser.add_argument("--scenarios", type=_names(scenarios), help=f"comma-separated: {', '.join(scenarios)}")
     parser.add_argument("--with-litellm", action="store_true", help="measure LiteLLM as well (400 MB to install)")
+    parser.add_argument(
+        "--headrace-python", type=Path, metavar="PROGRAM", help="run headrace on this Python (default: the one of this)"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample to FILE")
     parser.add_argument(
         "--publish", action="store_true", help="write the results into benchmarks/README.md and benchmarks/results"
@@ -64,10 +68,11 @@ def main(arguments: Sequence[str]) -> int:
 
         return micro.main(arguments[1:])
     chosen = parse_arguments(arguments)
-    machine = read_machine()
+    machine = read_machine(read_interpreter(chosen.headrace_python) if chosen.headrace_python else None)
     native = build_native()
     default = [kind for kind in all_targets() if kind not in ON_REQUEST or chosen.with_litellm]
-    targets = [all_targets()[kind] for kind in (chosen.targets or default)]
+    known = all_targets(chosen.headrace_python)
+    targets = [known[kind] for kind in (chosen.targets or default)]
     versions, skipped = _prepare(targets)
     folder = CACHE / "run"
     shutil.rmtree(folder, ignore_errors=True)
@@ -87,7 +92,9 @@ def main(arguments: Sequence[str]) -> int:
         titles={target.kind: target.title for target in targets},
         set_ups={target.kind: target.set_up for target in targets},
         rust_peers=tuple(target.kind for target in targets if target.is_rust_peer),
+        quiet_peers=tuple(target.kind for target in targets if target.is_quiet),
         key_checks=results.key_checks,
+        written_bytes=results.written_bytes,
         skipped={**skipped, **results.skipped},
         samples=results.samples,
     )

@@ -4,9 +4,11 @@ import os
 import platform
 import re
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.interpreter import Interpreter, read_interpreter
 from benchmarks.process_tree import TICKS_PER_S
 
 
@@ -19,6 +21,8 @@ class Machine:
     memory_gib: int
     kernel: str
     python: str
+    """Version of the Python that headrace runs on."""
+    python_build: str
     proxy_core: int | None
     """Core of the program under test; None: not pinned."""
     load_core: int | None
@@ -28,7 +32,9 @@ class Machine:
         return command if core is None else ["taskset", "-c", str(core), *command]
 
 
-def read_machine() -> Machine:
+def read_machine(python: Interpreter | None = None) -> Machine:
+    """`python`: the one that headrace runs on, where it is not the one of this."""
+    python = python or read_interpreter(Path(sys.executable))
     cores = sorted(os.sched_getaffinity(0))
     can_pin = len(cores) > 1 and shutil.which("taskset") is not None
     name = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
@@ -38,7 +44,8 @@ def read_machine() -> Machine:
         cores=len(cores),
         memory_gib=round(int(memory[1]) / 1048576) if memory else 0,
         kernel=platform.release(),
-        python=platform.python_version(),
+        python=python.version,
+        python_build=python.build,
         proxy_core=cores[0] if can_pin else None,
         load_core=cores[1] if can_pin else None,
     )

@@ -15,7 +15,7 @@ from benchmarks.machine import Machine, busy_cpu_s
 from benchmarks.mock import start_mock
 from benchmarks.native import NativePrograms
 from benchmarks.problem import BenchmarkError
-from benchmarks.running import Running, checks_keys
+from benchmarks.running import Running, checks_keys, written_bytes_per_request
 from benchmarks.sample import Sample, make_sample
 from benchmarks.scenarios import Scenario, is_left_out
 from benchmarks.targets.contract import Target
@@ -32,6 +32,8 @@ class Results:
     skipped: dict[str, str] = field(default_factory=dict[str, str])
     """Reason by target."""
     key_checks: dict[str, bool] = field(default_factory=dict[str, bool])
+    written_bytes: dict[str, float | None] = field(default_factory=dict[str, float | None])
+    """What one request leaves in the target's files."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,6 +78,7 @@ class Bench:
             stack.callback(started.stop)
             running[target.kind] = started
             results.key_checks[target.kind] = checks_keys(started)
+            results.written_bytes[target.kind] = written_bytes_per_request(started)
         return mocks, running
 
     def _run_rounds(

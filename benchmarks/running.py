@@ -18,6 +18,9 @@ from benchmarks.process_tree import ProcessTable, Usage
 
 START_S = 60.0
 STOP_S = 10.0
+RECORDED_REQUESTS = 200
+RECORDED_AFTER_S = 1.5
+"""Longer than any of the targets holds its log lines back."""
 
 
 def free_port() -> int:
@@ -135,6 +138,24 @@ def wait_until_answering(running: Running, *, start_s: float = START_S) -> None:
 def checks_keys(running: Running) -> bool:
     """Whether a wrong key is refused, with whatever status."""
     return ask_once(running.port, "hr-wrong-key", running.model)[0] != 200
+
+
+def written_bytes(running: Running) -> int | None:
+    """Bytes that the program has in its folder: logs, journal, database. None where there is no program."""
+    if running.log is None:
+        return None
+    return sum(path.stat().st_size for path in running.log.parent.rglob("*") if path.is_file())
+
+
+def written_bytes_per_request(running: Running) -> float | None:
+    """What one request leaves in the program's files, once its buffers are out: its request log, if it has one."""
+    before = written_bytes(running)
+    if before is None:
+        return None
+    for _ in range(RECORDED_REQUESTS):
+        ask_once(running.port, running.key, running.model)
+    time.sleep(RECORDED_AFTER_S)
+    return ((written_bytes(running) or 0) - before) / RECORDED_REQUESTS
 
 
 def ask_once(port: int, key: str, model: str) -> tuple[int, str]:

@@ -5,7 +5,6 @@ import asyncio
 import gc
 import json
 import sys
-import sysconfig
 import tempfile
 import time
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from typing import Any
 
 import uvloop
 
+from benchmarks.interpreter import read_interpreter
 from benchmarks.micro.gateway import LocalGateway, local_gateway
 from benchmarks.micro.traffic import Traffic, all_traffic
 
@@ -57,7 +57,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--callees", type=int, metavar="N", default=0, help="list the N functions called most often")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE")
     chosen = parser.parse_args(arguments)
-    print(f"Python {sys.version.split()[0]}, {build_kind()}", flush=True)
+    python = read_interpreter(Path(sys.executable))
+    print(f"Python {python.version}, {python.build}", flush=True)
     print(HEADINGS)
     costs: list[Cost] = []
     for kind in chosen.scenarios.split(","):
@@ -70,15 +71,6 @@ def main(arguments: Sequence[str]) -> int:
     if chosen.json is not None:
         chosen.json.write_text(json.dumps({"python": sys.version, "costs": [asdict(cost) for cost in costs]}, indent=1))
     return 0
-
-
-def build_kind() -> str:
-    """How this interpreter was built: without profile-guided optimisation everything here is slower."""
-    return "built with PGO" if is_optimised(sysconfig.get_config_var("CONFIG_ARGS") or "") else "built without PGO"
-
-
-def is_optimised(config_args: str) -> bool:
-    return "--enable-optimizations" in config_args
 
 
 async def _measure(kind: str, folder: Path, batches: int) -> tuple[Cost, dict[str, float]]:

@@ -11,6 +11,7 @@ class DirectTarget:
     title = "no proxy"
     set_up = "client to mock engine"
     is_rust_peer = False
+    is_quiet = False
     is_slow = False
 
     def prepare(self) -> str:

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+from benchmarks.interpreter import make_environment
 from benchmarks.machine import Machine
 from benchmarks.problem import BenchmarkError
 from benchmarks.running import START_S, Running, free_port, start_program, stopping_on_failure, wait_until_answering
@@ -38,10 +39,16 @@ class HeadraceTarget:
     title = "headrace"
     set_up = "key checked, tenant limits, least loaded, retries, ejection, metrics, request log, journal and ledger"
     is_rust_peer = False
+    is_quiet = False
     is_slow = False
 
+    def __init__(self, python: Path | None = None) -> None:
+        """`python`: run it on this one, in an environment of its own; None: on the Python that runs this."""
+        self._python = python
+
     def prepare(self) -> str:
-        self.program = Path(sys.executable).parent / "headrace"
+        programs = Path(sys.executable).parent if self._python is None else make_environment(self._python)
+        self.program = programs / "headrace"
         if not self.program.exists():
             raise BenchmarkError("headrace is not installed beside this Python: run through `make bench`")
         told = subprocess.run([str(self.program), "--version"], capture_output=True, text=True)

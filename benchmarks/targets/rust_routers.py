@@ -1,4 +1,7 @@
-"""The three Rust gateways: smg, sglang-router and vllm-router, each with its key check on where it has one."""
+"""The three Rust gateways: smg, sglang-router and vllm-router, each with its key check on where it has one.
+
+Each is measured twice, with its log as it ships and with warnings only: headrace records every request.
+"""
 
 from pathlib import Path
 
@@ -12,9 +15,13 @@ class RustRouterTarget:
     is_rust_peer = True
     is_slow = False
 
-    def __init__(self, *, requirement: Requirement, program: tuple[str, ...], quiet: str, set_up: str) -> None:
-        self.kind = self.title = requirement.package
-        self.set_up = set_up
+    def __init__(self, *, requirement: Requirement, program: tuple[str, ...], quiet: str | None, checks: str) -> None:
+        """`quiet`: the level at which only warnings are logged; None leaves the log as the program ships it."""
+        self.is_quiet = quiet is not None
+        self.kind = requirement.package + ("-quiet" if self.is_quiet else "")
+        self.title = requirement.package + (", warnings only" if self.is_quiet else "")
+        log = "log of warnings only, to a file" if self.is_quiet else "log as it ships, to a file"
+        self.set_up = f"{checks}, round robin, retries, breaker, metrics; {log}"
         self._requirement = requirement
         self._program = program
         self._quiet = quiet
@@ -29,7 +36,8 @@ class RustRouterTarget:
             *(str(self.folder / self._program[0]), *self._program[1:]),
             *("--host", "127.0.0.1", "--port", str(port)),
             *("--worker-urls", *(f"http://127.0.0.1:{backend}" for backend in backend_ports)),
-            *("--policy", "round_robin", "--api-key", KEY, "--log-level", self._quiet),
+            *("--policy", "round_robin", "--api-key", KEY),
+            *(("--log-level", self._quiet) if self._quiet else ()),
             *("--prometheus-host", "127.0.0.1", "--prometheus-port", str(free_port())),
         ]
         running = start_program(
@@ -40,25 +48,23 @@ class RustRouterTarget:
         return running
 
 
+_ROUTERS = (
+    (Requirement(package="smg", version="1.13.0"), ("smg", "launch"), "warn", "key checked"),
+    (
+        Requirement(package="sglang-router", version="0.3.2"),
+        ("python", "-m", "sglang_router.launch_router"),
+        "warn",
+        "key checked",
+    ),
+    (Requirement(package="vllm-router", version="0.1.17"), ("vllm-router",), "warning", "no key check to be had"),
+)
+"""The peers in the versions that were measured (PyPI, Apache-2.0), and what each calls its level of warnings."""
+
+
 def rust_routers() -> tuple[RustRouterTarget, ...]:
-    """The peers in the versions that were measured; PyPI, Apache-2.0."""
-    return (
-        RustRouterTarget(
-            requirement=Requirement(package="smg", version="1.13.0"),
-            program=("smg", "launch"),
-            quiet="warn",
-            set_up="key checked, round robin, retries, breaker, metrics; request log off",
-        ),
-        RustRouterTarget(
-            requirement=Requirement(package="sglang-router", version="0.3.2"),
-            program=("python", "-m", "sglang_router.launch_router"),
-            quiet="warn",
-            set_up="key checked, round robin, retries, breaker, metrics; request log off",
-        ),
-        RustRouterTarget(
-            requirement=Requirement(package="vllm-router", version="0.1.17"),
-            program=("vllm-router",),
-            quiet="warning",
-            set_up="no key check to be had, round robin, retries, breaker, metrics; request log off",
-        ),
+    """Each peer twice: with its log as it ships, which holds a line or more a request, and with warnings only."""
+    return tuple(
+        RustRouterTarget(requirement=requirement, program=program, quiet=level, checks=checks)
+        for requirement, program, warnings, checks in _ROUTERS
+        for level in (None, warnings)
     )

@@ -1,5 +1,7 @@
 """The one list of targets, in the order in which a round visits them."""
 
+from pathlib import Path
+
 from benchmarks.targets.contract import Target
 from benchmarks.targets.direct import DirectTarget
 from benchmarks.targets.headrace import HeadraceTarget
@@ -8,12 +10,12 @@ from benchmarks.targets.nginx import NginxTarget
 from benchmarks.targets.rust_routers import rust_routers
 
 
-def all_targets() -> dict[str, Target]:
-    """Targets by kind."""
+def all_targets(headrace_python: Path | None = None) -> dict[str, Target]:
+    """Targets by kind; `headrace_python` runs headrace on another Python than this one."""
     targets: tuple[Target, ...] = (
         DirectTarget(),
         NginxTarget(),
-        HeadraceTarget(),
+        HeadraceTarget(headrace_python),
         *rust_routers(),
         LiteLlmTarget(),
     )

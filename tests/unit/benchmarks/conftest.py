@@ -7,7 +7,16 @@ from benchmarks.machine import Machine
 from benchmarks.report import Run
 from benchmarks.sample import Sample, make_sample
 
-MACHINE = Machine(processor="Some CPU", cores=2, memory_gib=8, kernel="6.1", python="3.11.7", proxy_core=0, load_core=1)
+MACHINE = Machine(
+    processor="Some CPU",
+    cores=2,
+    memory_gib=8,
+    kernel="6.1",
+    python="3.11.7",
+    python_build="PGO",
+    proxy_core=0,
+    load_core=1,
+)
 
 
 def make(target: str, cpu_s: float, *, failed: int = 0) -> Sample:
@@ -48,8 +57,10 @@ def compose(*samples: Sample) -> Run:
         versions=dict.fromkeys(kinds, "1.0"),
         titles={kind: kind for kind in kinds},
         set_ups=dict.fromkeys(kinds, "set up so"),
-        rust_peers=("smg",),
+        rust_peers=("smg", "smg-quiet"),
+        quiet_peers=("smg-quiet",),
         key_checks={"smg": True},
+        written_bytes={"smg": 412.0},
         skipped={"nginx": "not on PATH"},
         samples=list(samples),
     )

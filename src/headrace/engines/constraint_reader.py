@@ -123,7 +123,8 @@ def _schema(
     is_usual: bool = True,
 ) -> Constraint:
     schema = raw
-    if bytes(raw[:1]) == b'"':  # SGLang, vLLM and llama.cpp take a schema as JSON text too
+    if bytes(raw).startswith(b'"'):  # some take a schema as JSON text too; llama.cpp ignores one
+        is_usual = False
         try:
             schema = msgspec.json.decode(_text(shown, raw), type=msgspec.Raw)
         except msgspec.MsgspecError:

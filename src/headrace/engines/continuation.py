@@ -29,7 +29,7 @@ class Fact:
 
     holds: bool
     proved_by: str | None = None
-    """Test that shows it on the real engine: `tests/contract/FILE.py::NAME`. None: read, not shown."""
+    """Test that shows it on the real engine: `tests/FOLDER/FILE.py::NAME`. None: read, not shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,8 @@ from headrace.engines.contract import EngineError
 
 _TOO_LONG = (
     re.compile(
-        r"prompt length \((?P<prompt>\d+)(?:\.0)?\).{0,60}should not exceed max_(?:num_tokens|seq_len) \((?P<context>\d+)"
+        r"prompt length \((?P<prompt>\d+)(?:\.0)?\).{0,60}"
+        r"should not exceed max_(?:num_tokens|seq_len) \((?P<context>\d+)"
     ),
     re.compile(r"max_seq_len \((?P<context>\d+)\) - `splited_prompt_len` \((?P<prompt>\d+)"),
     re.compile(r"length \((?P<prompt>\d+)\) is greater than max_seq_len \((?P<context>\d+)"),

@@ -1,7 +1,6 @@
 """`headrace engine launch`: how each pool's engine would be started, without starting anything."""
 
 import os
-import re
 import shlex
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import typer
 from headrace.cli.options import ConfigOption, JsonOption, SetOption
 from headrace.cli.output import emit
 from headrace.declaration.load import find_declaration, load_declaration
+from headrace.declaration.shape import is_secret_name
 from headrace.domain.operator_error import OperatorError
 from headrace.engines.declared import lint_engines
 from headrace.fleet.deploy.launch_preview import LaunchPreview, preview_launches
@@ -18,7 +18,6 @@ from headrace.settings import load_settings
 PoolOption = Annotated[
     str | None, typer.Option("--pool", "-p", metavar="POOL", help="Only this pool; default: all that headrace runs.")
 ]
-SECRET_NAME = re.compile(r"key|token|secret|passw|credential", re.IGNORECASE)
 
 
 def launch(
@@ -65,9 +64,7 @@ def _command_lines(argv: tuple[str, ...]) -> list[str]:
 
 
 def _shown_env(preview: LaunchPreview) -> dict[str, str]:
-    return {
-        name: "(hidden)" if SECRET_NAME.search(name) else value for name, value in sorted(preview.launch.env.items())
-    }
+    return {name: "(hidden)" if is_secret_name(name) else value for name, value in sorted(preview.launch.env.items())}
 
 
 def _document(preview: LaunchPreview) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """`headrace models`: what is declared, where it comes from, whether it is here and whether it can be called."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,10 +52,23 @@ def models(config: ConfigOption = None, is_fetching: FetchOption = False, as_jso
     states = _states(settings)
     store = ModelStore(settings.cache_dir)
     rows: list[ModelRow] = []
-    for name, model in declaration.models.items():
-        fetched = _fetch(store, name, model, is_silent=as_json) if is_fetching and model.source else None
-        rows.append(_row(settings, declaration, name, model, states.get(name), fetched))
+    for name, form, pools in forms_of(declaration):
+        fetched = _fetch(store, name, form, is_silent=as_json) if is_fetching and form.source else None
+        rows.append(_row(settings, name, form, pools, states.get(name), fetched))
     emit("models", rows, as_json=as_json, human=lambda: models_table(rows))
+
+
+def forms_of(declaration: Declaration) -> Iterator[tuple[str, Model, tuple[str, ...]]]:
+    """Yield each model in each form that its pools' engines read, with those pools."""
+    for name, model in declaration.models.items():
+        forms: dict[str | None, tuple[Model, list[str]]] = {}
+        for pool, section in declaration.pools.items():
+            speculative = section.options.speculative
+            if name == section.model or (speculative is not None and name == speculative.model):
+                form = model.for_engine(section.engine)
+                forms.setdefault(form.source, (form, []))[1].append(pool)
+        for form, pools in forms.values() or [(model, [])]:
+            yield name, form, tuple(pools)
 
 
 def models_table(rows: Sequence[ModelRow]) -> "RenderableType":
@@ -77,7 +90,7 @@ def models_table(rows: Sequence[ModelRow]) -> "RenderableType":
 
 
 def _row(
-    settings: Settings, declaration: Declaration, name: str, model: Model, state: str | None, fetched: str | None
+    settings: Settings, name: str, model: Model, pools: tuple[str, ...], state: str | None, fetched: str | None
 ) -> ModelRow:
     return ModelRow(
         model=name,
@@ -85,7 +98,7 @@ def _row(
         requantize=model.requantize,
         is_cached=True if fetched else _is_cached(settings, model),
         context_tokens=model.context_tokens,
-        pools=tuple(pool for pool, section in declaration.pools.items() if section.model == name),
+        pools=pools,
         state=state,
         path=fetched,
     )

@@ -34,9 +34,7 @@ def builtin_declaration() -> Declaration:
         context_tokens=2048,
         chat_template=PLAIN_CHATML,
     )
-    pool = Pool(
-        model=BUILTIN_MODEL, engine=EngineKind.LLAMACPP, batching=Batching(max_sequences=EMBEDDED_SEQUENCES)
-    )
+    pool = Pool(model=BUILTIN_MODEL, engine=EngineKind.LLAMACPP, batching=Batching(max_sequences=EMBEDDED_SEQUENCES))
     return Declaration(models={BUILTIN_MODEL: model}, pools={"default": pool})
 
 

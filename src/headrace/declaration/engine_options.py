@@ -6,9 +6,9 @@ holds. An option that an engine lacks is an error (`engines/declared.py`), never
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_serializer, model_validator
 
-from headrace.declaration.shape import PATH, Name, Section
+from headrace.declaration.shape import HIDDEN, PATH, SECRET_NAMES, Name, Section, is_secret_name
 
 EMBEDDED_SEQUENCES = 4
 EMBEDDED_BATCHED_TOKENS = 128
@@ -207,7 +207,11 @@ class Runtime(Section):
         description="Words that start the engine's program, in place of `python`, such as [docker, exec, engines, "
         "vllm]; SIGTERM must reach the engine.",
     )
-    env: dict[str, str] = Field(default={}, description="Environment variables of the engine's process.")
+    env: dict[str, str] = Field(
+        default={},
+        description="Environment variables of the engine's process, as text (quote numbers); secrets as ${env:NAME}.",
+        json_schema_extra=SECRET_NAMES,
+    )
     device: Literal["gpu", "cpu"] = Field(default="gpu", description="What the engine computes on.")
 
     @model_validator(mode="after")
@@ -215,6 +219,10 @@ class Runtime(Section):
         if self.python is not None and self.command:
             raise ValueError("python and command both name the program: give one of them")
         return self
+
+    @field_serializer("env", when_used="json")
+    def _hide(self, value: dict[str, str]) -> dict[str, str]:
+        return {name: HIDDEN if is_secret_name(name) else text for name, text in value.items()}
 
 
 class EngineOptions(Section):

@@ -14,7 +14,7 @@ from pydantic_core import PydanticUndefined
 
 from headrace.declaration.model import Declaration
 from headrace.declaration.problem import KeyPath
-from headrace.declaration.shape import Section
+from headrace.declaration.shape import Section, is_secret_name
 
 SectionType = type[Section]
 
@@ -59,7 +59,10 @@ def field_at(path: KeyPath) -> FieldInfo | None:
 
 def has_mark(path: KeyPath, mark: str) -> bool:
     """Tell whether a key on the way of `path` carries `mark` ("x-restart", "x-secret", "x-path")."""
-    return any(_extra(field_at(path[:end])).get(mark) is True for end in range(1, len(path) + 1))
+    if any(_extra(field_at(path[:end])).get(mark) is True for end in range(1, len(path) + 1)):
+        return True
+    is_named = has_mark(path[:-1], "x-secret-names") if mark == "x-secret" and path else False
+    return is_named and is_secret_name(str(path[-1]))
 
 
 def accepts(path: KeyPath, kind: type) -> bool:
@@ -72,6 +75,14 @@ def allowed_values(path: KeyPath) -> tuple[str, ...]:
     """Return the words that the key at `path` takes, where they are a closed list."""
     annotation = _annotation_at(path)
     return _words(annotation) if annotation is not None else ()
+
+
+def allowed_names(path: KeyPath) -> tuple[str, ...]:
+    """Return the names that members of the mapping at `path` may have, where they are a closed list."""
+    for part in _alternatives(_annotation_at(path)):
+        if get_origin(part) is dict:
+            return _words(get_args(part)[0])
+    return ()
 
 
 def iter_key_docs() -> Iterator[KeyDoc]:

@@ -182,7 +182,12 @@ def _pool(name: str, pool: Pool, model: Model | None, names: frozenset[str], mac
         yield from _own_pool(path, pool, model)
 
 
-OWN_ONLY = (*EngineOptions.model_fields, "per_engine", "threads", "port", "load_timeout_s", "stop_s")
+GATEWAYS_TOO = ("prefix_cache", "structured_output", "disaggregation")
+"""Engine options that the gateway goes by as well, wherever the engine runs."""
+OWN_ONLY = (
+    *(key for key in EngineOptions.model_fields if key not in GATEWAYS_TOO),
+    *("threads", "port", "load_timeout_s", "stop_s"),
+)
 """Keys that shape a process of our own and mean nothing for an engine that runs elsewhere."""
 REMOTE_ONLY = ("discover", "discover_interval_s", "tls", "credentials")
 """Keys about reaching an engine elsewhere."""

@@ -1,5 +1,6 @@
 """The base of every section of headrace.yaml: unknown keys refused, values frozen, strict types."""
 
+import re
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, StringConstraints
@@ -21,6 +22,17 @@ RESTART: JsonDict = {"x-restart": True}
 
 SECRET: JsonDict = {"x-secret": True}
 """Marks a key that holds a secret: only ${env:} or ${file:} in the file, and never shown again."""
+
+SECRET_NAMES: JsonDict = {"x-secret-names": True}
+"""Marks a mapping whose members hold a secret where their name says so."""
+
+_SECRET_NAME = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(?:_|$)", re.IGNORECASE)
+
+
+def is_secret_name(name: str) -> bool:
+    """Tell whether an environment variable of this name is likely to hold a secret, such as HF_TOKEN."""
+    return _SECRET_NAME.search(name) is not None
+
 
 PATH: JsonDict = {"x-path": True}
 """Marks a key that names a file: relative ones are resolved against the declaration's folder."""

@@ -7,7 +7,15 @@ from typing import Any, cast
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from headrace.declaration.fields import accepts, allowed_values, bounds_of, field_at, has_mark, section_at
+from headrace.declaration.fields import (
+    accepts,
+    allowed_names,
+    allowed_values,
+    bounds_of,
+    field_at,
+    has_mark,
+    section_at,
+)
 from headrace.declaration.model import Declaration
 from headrace.declaration.nearest import did_you_mean, find_nearest
 from headrace.declaration.problem import KeyPath, Problem, Severity, dotted, shown_value
@@ -157,6 +165,9 @@ def _problem(tree: Located, details: ErrorDetails) -> Problem:
         return tree.problem(Severity.ERROR, path, "there is no such key", hint, is_about_key=True)
     if kind == "missing":
         return tree.problem(Severity.ERROR, path, "is missing", _description(path))
+    if "[key]" in details["loc"] and (names := allowed_names(path[:-1])):
+        message = "must be one of " + ", ".join(names)
+        return tree.problem(Severity.ERROR, path, message, did_you_mean(str(path[-1]), names), is_about_key=True)
     if "[key]" in details["loc"]:
         hint = "Letters, digits and . _ : / @ -, beginning with a letter or digit, at most 128."
         return tree.problem(Severity.ERROR, path, "is not a valid name", hint, is_about_key=True)

@@ -52,7 +52,7 @@ def convert_fraction(memory: Memory, meaning: Meaning, *, weight_bytes: int | No
         raise CannotConvertError(
             ("memory", "of"),
             f"needs the size of the weights to become a share {WORDS[meaning]}",
-            "Declare models.<name>.weight_bytes, or fetch the model first (`headrace models fetch`).",
+            "Declare models.<name>.weight_bytes, or fetch the model first (`headrace models --fetch`).",
         )
     weights = math.ceil((weight_bytes or 0) / devices) if needs_weights else 0
     room = _kv_and_weights(memory.fraction, memory.of, total, weights, working)

@@ -12,12 +12,13 @@ pools:
   main:
     model: m
     engine: vllm
-    runtime: {env: {HF_TOKEN: secret-text, LEVEL: "1"}}
+    runtime: {env: {HF_TOKEN: "${env:MY_TOKEN}", LEVEL: "1"}}
 """
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> str:
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("MY_TOKEN", "secret-text")
     path = tmp_path / "headrace.yaml"
     path.write_text(TEXT)
     return str(path)

@@ -65,3 +65,26 @@ def test_devices_of_a_replica() -> None:
     """Tensor x pipeline x data; experts are spread over these."""
     options = EngineOptions.model_validate({"parallel": {"tensor": 4, "pipeline": 2, "data": 2, "expert": 8}})
     assert options.parallel.devices == 16
+
+
+TEXT = "version: 1\nmodels: {m: {source: 'file:.'}}\npools:\n  p:\n    model: m\n    engine: vllm\n"
+
+
+def test_a_variable_that_is_named_like_a_secret_holds_none_in_clear(load, problems) -> None:
+    """HF_TOKEN comes from the environment or a file and is never shown; other variables stand as they are."""
+    (problem,) = [
+        found for found in problems(TEXT + "    runtime: {env: {HF_TOKEN: abc}}\n") if "abc" not in str(found)
+    ]
+    assert problem.message == "holds a secret in clear"
+    env = "{HF_TOKEN: '${env:T}', TOKENIZERS_PARALLELISM: 'false'}"
+    runtime = load(TEXT + f"    runtime: {{env: {env}}}\n", T="canary").declaration.pools["p"].runtime
+    assert runtime.env["HF_TOKEN"] == "canary"
+    assert "canary" not in runtime.model_dump_json()
+    assert "false" in runtime.model_dump_json()
+
+
+def test_an_unknown_engine_is_named_with_the_nearest(problems) -> None:
+    """Sections for one engine take the names of engines."""
+    (problem,) = problems(TEXT + "    per_engine: {vlm: {}}\n")
+    assert problem.message.startswith("must be one of llamacpp, vllm")
+    assert problem.hint == 'Did you mean "vllm"?'

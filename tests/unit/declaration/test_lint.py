@@ -137,7 +137,7 @@ def test_settings_without_effect(problems) -> None:
         ("warning", "pools.p.discover", "has no effect: headrace runs this pool itself"),
         ("warning", "pools.p.credentials", "has no effect: headrace runs this pool itself"),
     ]
-    more = ", batching: {max_sequences: 2}, threads: 1, tls: {server_name: x}"
+    more = ", batching: {max_sequences: 2}, prefix_cache: {tenant_isolation: true}, threads: 1, tls: {server_name: x}"
     found = problems(REMOTE % ("'http://127.0.0.1:8000'", more))
     assert summary(found) == [
         ("warning", "pools.p.batching", "has no effect: the engines of this pool run elsewhere"),

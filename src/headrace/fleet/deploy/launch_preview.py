@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.declaration.model import Declaration
-from headrace.declaration.model_source import FileSource, HuggingFaceSource, PypiSource, parse_source
+from headrace.declaration.model import Declaration, Model
+from headrace.declaration.model_source import FileSource, HuggingFaceSource, parse_source
 from headrace.domain.operator_error import OperatorError
 from headrace.engines.contract import Launch
 from headrace.engines.registry import driver_for
@@ -46,24 +46,20 @@ def _preview(declaration: Declaration, name: str, settings: Settings) -> LaunchP
         plan,
         settings,
         port=pool.port or UNKNOWN_PORT,
-        model_path=place_of(shape.model.source, settings),
-        draft_path=place_of(shape.draft.source, settings) if shape.draft is not None else None,
+        model_path=place_of(shape.model, settings),
+        draft_path=place_of(shape.draft, settings) if shape.draft is not None else None,
     )
     launch = driver_for(pool.engine).launch(spec)
     return LaunchPreview(pool=name, engine=pool.engine.value, port_is_chosen=pool.port is None, launch=launch)
 
 
-def place_of(source: str | None, settings: Settings) -> Path:
-    """Return where a model is or will be, without fetching it."""
-    parsed = parse_source(source) if source is not None else None
-    match parsed:
+def place_of(model: Model, settings: Settings) -> Path:
+    """Return where a model is or will be, without fetching it; of a converted one, where its origin will be."""
+    source = parse_source(model.source) if model.source is not None else None
+    match source:
         case FileSource(path=path):
             return path
         case HuggingFaceSource(repository=repository, revision=revision, file=None):
             return settings.cache_dir / "snapshots" / repository.replace("/", "--") / revision
-        case HuggingFaceSource(file=str(file)):
-            return settings.cache_dir / "blobs" / Path(file).name
-        case PypiSource(member=member):
-            return settings.cache_dir / "blobs" / Path(member).name
         case _:
-            return Path("model")
+            return settings.cache_dir / "blobs" / "sha256" / str(model.sha256)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.declaration.model import Declaration
+from headrace.declaration.model import Declaration, Model
 from headrace.domain.operator_error import OperatorError
 from headrace.fleet.deploy.launch_preview import place_of, preview_launches
 from headrace.settings import Settings
@@ -45,10 +45,10 @@ def test_one_pool_can_be_asked_for():
     [
         ("file:/m/model.gguf", "/m/model.gguf"),
         ("hf:org/name@main", "/cache/snapshots/org--name/main"),
-        ("hf:org/name@main#a/model.gguf", "/cache/blobs/model.gguf"),
-        ("pypi:wheel==1#a/model.gguf", "/cache/blobs/model.gguf"),
+        ("hf:org/name@main#a/model.gguf", "/cache/blobs/sha256/" + "0" * 64),
+        ("pypi:wheel==1#a/model.gguf", "/cache/blobs/sha256/" + "0" * 64),
     ],
 )
 def test_a_model_is_shown_where_it_will_be(source: str, place: str):
     """Nothing is fetched to show a launch."""
-    assert place_of(source, SETTINGS) == Path(place)
+    assert place_of(Model(source=source, sha256="0" * 64), SETTINGS) == Path(place)

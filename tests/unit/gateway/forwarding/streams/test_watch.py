@@ -1,0 +1,56 @@
+"""Usage in the words of three APIs, and the watcher that each dialect gets."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from headrace.domain.request import ApiDialect, InferenceRequest
+from headrace.domain.usage import TokenUsage
+from headrace.gateway.forwarding.streams.chunks import ChunkWatch
+from headrace.gateway.forwarding.streams.typed_events import TypedEventWatch
+from headrace.gateway.forwarding.streams.watch import StreamWatch, Usage, watch_for
+
+
+@pytest.mark.parametrize(
+    ("said", "counted"),
+    [
+        ({}, (None, None, None)),
+        ({"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}, (7, 3, None)),
+        ({"prompt_tokens": 7, "completion_tokens": 0}, (7, 0, None)),
+        ({"prompt_tokens": 7, "prompt_tokens_details": {"cached_tokens": 4}}, (7, None, 4)),
+        ({"prompt_tokens": 7, "prompt_tokens_details": None}, (7, None, None)),
+        ({"input_tokens": 7, "output_tokens": 3, "input_tokens_details": {"cached_tokens": 0}}, (7, 3, 0)),
+        ({"input_tokens": 3, "output_tokens": 2, "cache_read_input_tokens": 4}, (7, 2, 4)),
+        ({"prompt_tokens": 7, "unheard_of": {"deep": [1]}}, (7, None, None)),
+    ],
+)
+def test_usage_is_one_thing_under_all_its_names(said: dict[str, Any], counted: tuple[int | None, ...]) -> None:
+    """Input, output, cached: the whole input whichever API says it; what was not said is not known, never 0."""
+    usage = msgspec.json.decode(msgspec.json.encode(said), type=Usage).counted()
+    names = ("input_tokens", "output_tokens", "cached_input_tokens")
+    assert usage == TokenUsage(**dict(zip(names, counted, strict=True)))
+
+
+def request(dialect: ApiDialect) -> InferenceRequest:
+    return InferenceRequest(
+        dialect=dialect, path=b"/", body=b"{}", fields={}, requested_model="m", is_stream=True, wants_usage=False,
+        output_limit_tokens=None,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("dialect", "kind"),
+    [
+        (ApiDialect.CHAT_COMPLETIONS, ChunkWatch),
+        (ApiDialect.COMPLETIONS, ChunkWatch),
+        (ApiDialect.RESPONSES, TypedEventWatch),
+        (ApiDialect.MESSAGES, TypedEventWatch),
+    ],
+)
+def test_each_dialect_gets_its_watcher(dialect: ApiDialect, kind: type[StreamWatch]) -> None:
+    """A watcher per stream: none is shared."""
+    first, second = watch_for(request(dialect)), watch_for(request(dialect))
+    assert type(first) is kind
+    assert first is not second
+    assert (first.is_done, first.error, first.usage, first.output_events) == (False, None, None, 0)

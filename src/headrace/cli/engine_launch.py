@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -20,6 +21,23 @@ PoolOption = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchLine:
+    """How one pool's first replica would be started."""
+
+    pool: str
+    engine: str
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    """Added to headrace's own; secrets are hidden."""
+    files: dict[str, str]
+    """Text of each file that the command names, by its path."""
+    notes: tuple[str, ...]
+    """What a declared value became for this engine, and why."""
+    port_is_chosen: bool
+    """No port is declared: another one than shown is chosen at the start."""
+
+
 def launch(
     config: ConfigOption = None, pool: PoolOption = None, overrides: SetOption = None, as_json: JsonOption = False
 ) -> None:
@@ -35,8 +53,8 @@ def launch(
     previews = preview_launches(loaded.declaration, load_settings(), pool=pool)
     if not previews:
         raise OperatorError("no pool here is run by headrace: all have endpoints")
-    shown = [_document(preview) for preview in previews]
-    emit("engine-launch", {"launches": shown}, as_json=as_json, human=lambda: "\n\n".join(map(launch_text, previews)))
+    shown = [_line_of(preview) for preview in previews]
+    emit("engine-launch", shown, as_json=as_json, human=lambda: "\n\n".join(map(launch_text, previews)))
 
 
 def launch_text(preview: LaunchPreview) -> str:
@@ -67,14 +85,14 @@ def _shown_env(preview: LaunchPreview) -> dict[str, str]:
     return {name: "(hidden)" if is_secret_name(name) else value for name, value in sorted(preview.launch.env.items())}
 
 
-def _document(preview: LaunchPreview) -> dict[str, object]:
+def _line_of(preview: LaunchPreview) -> LaunchLine:
     launch = preview.launch
-    return {
-        "pool": preview.pool,
-        "engine": preview.engine,
-        "argv": list(launch.argv),
-        "env": _shown_env(preview),
-        "files": {str(path): text for path, text in launch.files.items()},
-        "notes": list(launch.notes),
-        "port_is_chosen": preview.port_is_chosen,
-    }
+    return LaunchLine(
+        pool=preview.pool,
+        engine=preview.engine,
+        argv=launch.argv,
+        env=_shown_env(preview),
+        files={str(path): text for path, text in launch.files.items()},
+        notes=launch.notes,
+        port_is_chosen=preview.port_is_chosen,
+    )

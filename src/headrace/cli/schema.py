@@ -20,6 +20,7 @@ PRINTED = MappingProxyType(
         "chat": "headrace.cli.chat:Turn",
         "check": "headrace.cli.check:CheckReport",
         "engine-caps": "headrace.catalog.compatibility:Verdict[]",
+        "engine-launch": "headrace.cli.engine_launch:LaunchLine[]",
         "engine-list": "headrace.cli.engine_list:EngineRow[]",
         "engine-restart": "headrace.control_api.operations:ReplicaStatus",
         "engine-show": "headrace.cli.engine_show:EngineDescription",

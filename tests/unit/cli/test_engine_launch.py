@@ -40,7 +40,7 @@ def test_json_has_the_words_as_they_are(run, config: str) -> None:
     ran = run("engine", "launch", "--config", config, "--json", "--set", "pools.main.engine=tensorrt-llm")
     document = json.loads(ran.out)
     assert document["schema"] == "headrace/engine-launch/v1"
-    [launch] = document["data"]["launches"]
+    [launch] = document["data"]
     assert launch["argv"][:2] == ["trtllm-serve", "serve"]
     assert launch["port_is_chosen"] is True
     assert any("guided_decoding_backend" in text for text in launch["files"].values())

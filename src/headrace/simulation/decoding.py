@@ -22,13 +22,16 @@ class Decoding(ABC):
         self.step_count: int = 0
         self.sequences: dict[str, LiveSequence] = {}
         self._ends: list[tuple[int, int, LiveSequence]] = []
+        """When each ends, with a number that settles ties: one that was preempted may have two entries alike."""
+        self._join_count: int = 0
 
     def add(self, sequence: LiveSequence) -> None:
         """A sequence whose prompt is computed and that has at least one more token to generate."""
         sequence.decode_start = self.step_count
         self.sequences[sequence.request_id] = sequence
         steps = self._join(sequence)
-        heapq.heappush(self._ends, (self.step_count + steps, sequence.order, sequence))
+        self._join_count += 1
+        heapq.heappush(self._ends, (self.step_count + steps, self._join_count, sequence))
 
     def remove(self, sequence: LiveSequence) -> None:
         """Take a sequence out, and write down where it stands."""
@@ -43,7 +46,7 @@ class Decoding(ABC):
     def steps_to_first_end(self) -> int:
         """Return how many steps until a sequence has all its tokens."""
         while True:
-            end_step, _order, sequence = self._ends[0]
+            end_step, _join, sequence = self._ends[0]
             if self._is_current(end_step, sequence):
                 return end_step - self.step_count
             heapq.heappop(self._ends)
@@ -52,7 +55,7 @@ class Decoding(ABC):
         """Take out the sequences that have all their tokens."""
         ended: list[LiveSequence] = []
         while self._ends and self._ends[0][0] <= self.step_count:
-            end_step, _order, sequence = heapq.heappop(self._ends)
+            end_step, _join, sequence = heapq.heappop(self._ends)
             if self._is_current(end_step, sequence):
                 self.remove(sequence)
                 ended.append(sequence)

@@ -57,7 +57,9 @@ class PriorityLine(WaitingLine):
 
     def __init__(self) -> None:
         super().__init__()
-        self._heap: list[tuple[int, int, LiveSequence]] = []
+        self._heap: list[tuple[int, int, int, LiveSequence]] = []
+        """By priority, then arrival; a number settles ties, as one that was preempted may have two entries."""
+        self._added = 0
         self._present: dict[str, LiveSequence] = {}
 
     def __len__(self) -> int:
@@ -66,11 +68,12 @@ class PriorityLine(WaitingLine):
     def add(self, sequence: LiveSequence) -> None:
         self._present[sequence.request_id] = sequence
         self.prompt_tokens += sequence.input_tokens
-        heapq.heappush(self._heap, (sequence.request.priority, sequence.order, sequence))
+        self._added += 1
+        heapq.heappush(self._heap, (sequence.request.priority, sequence.order, self._added, sequence))
 
     def peek(self) -> LiveSequence:
         while True:
-            sequence = self._heap[0][2]
+            sequence = self._heap[0][-1]
             if self._present.get(sequence.request_id) is sequence:
                 return sequence
             heapq.heappop(self._heap)

@@ -42,7 +42,8 @@ def pool(python: Path) -> Mapping[str, Any]:
     return {
         "runtime": {"python": str(python), "device": "cpu", "env": CPU},
         "batching": {"max_sequences": 8},
-        "extra_args": ["--attention-backend", "torch_native", "--max-total-tokens", "16384"],
+        "memory": {"fraction": 0.1, "of": "static"},
+        "extra_args": ["--attention-backend", "torch_native"],
     }
 
 

@@ -103,7 +103,11 @@ def measure(options: argparse.Namespace) -> int:
         for streams in options.streams.split(",")
     ]
     with server_of(options) as (url, model, engine):
-        runs = asyncio.run(measure_plans(url, model, options.seed, plans * options.repeats, warm_up=plans))
+        runs = asyncio.run(
+            measure_plans(
+                Server(url, model, options.seed, has_slots=not options.url), plans * options.repeats, warm_up=plans
+            )
+        )
     machine = read_machine()
     samples = Samples(
         engine=engine,
@@ -118,9 +122,8 @@ def measure(options: argparse.Namespace) -> int:
 
 
 async def measure_plans(
-    url: str, model: str, seed: int, plans: list[list[PlannedRequest]], *, warm_up: list[list[PlannedRequest]]
+    server: Server, plans: list[list[PlannedRequest]], *, warm_up: list[list[PlannedRequest]]
 ) -> list[MeasuredRun]:
-    server = Server(url, model, seed)
     try:
         await server.calibrate_length()
         for plan in warm_up:
@@ -180,7 +183,11 @@ def compare(options: argparse.Namespace) -> int:
         prediction["streams"], prediction["input_tokens"], prediction["output_tokens"], prediction["stagger_s"]
     )
     with server_of(options) as (url, model, engine):
-        runs = asyncio.run(measure_plans(url, model, options.seed + 1, [plan] * options.runs, warm_up=[plan]))
+        runs = asyncio.run(
+            measure_plans(
+                Server(url, model, options.seed + 1, has_slots=not options.url), [plan] * options.runs, warm_up=[plan]
+            )
+        )
     verdicts = judge(prediction["ttft_p50_s"], prediction["tpot_p50_s"], runs)
     lines = [verdict.line() for verdict in verdicts]
     write(

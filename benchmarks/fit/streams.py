@@ -23,12 +23,15 @@ REQUEST_TIMEOUT_S = 900.0
 class Server:
     """One server under measurement, with prompts of exact lengths that share no prefix."""
 
-    def __init__(self, url: str, model: str, seed: int) -> None:
+    def __init__(self, url: str, model: str, seed: int, *, has_slots: bool) -> None:
         # A connection for each request: llama.cpp closes idle ones, at times just when they are used again.
         limits = httpx.Limits(max_keepalive_connections=0)
         self._client = httpx.AsyncClient(base_url=url, timeout=REQUEST_TIMEOUT_S, limits=limits)
         self._model = model
         self._random = random.Random(seed)
+        self._has_slots = has_slots
+        """llama.cpp: each stream of a run names its slot. The engine would choose by last use, and computes prompts in
+        the order of slots, not of arrival: runs would differ by what ran before."""
         self._extra_tokens = 0
 
     async def close(self) -> None:
@@ -57,11 +60,15 @@ class Server:
         """Send a plan's requests, each at its time; return what was measured."""
         started_mono_s = time.perf_counter()
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._request(planned, started_mono_s)) for planned in plan]
+            tasks = [
+                group.create_task(self._request(planned, index, started_mono_s)) for index, planned in enumerate(plan)
+            ]
         return MeasuredRun(requests=[task.result() for task in tasks])
 
-    async def _request(self, planned: PlannedRequest, started_mono_s: float) -> MeasuredRequest:
+    async def _request(self, planned: PlannedRequest, index: int, started_mono_s: float) -> MeasuredRequest:
         body = self._body(planned.input_tokens - self._extra_tokens, planned.output_tokens, is_stream=True)
+        if self._has_slots:
+            body["id_slot"] = index
         await asyncio.sleep(planned.sent_at_s)
         sent_at_s = time.perf_counter() - started_mono_s
         first_at_s = last_at_s = 0.0

@@ -22,6 +22,7 @@ class StepCoefficients(Strict):
 
     curve: Annotated[list[RowPoint], Field(min_length=1)]
     decode_sequence_s: Seconds = 0.0
+    mixed_step_s: Seconds = 0.0
     prefill_pair_s: Seconds = 0.0
     kv_token_s: Seconds = 0.0
 
@@ -60,6 +61,7 @@ class Calibration(Strict):
             knots=tuple(point.rows for point in self.step.curve),
             step_times_s=tuple(point.step_s for point in self.step.curve),
             decode_sequence_s=self.step.decode_sequence_s,
+            mixed_step_s=self.step.mixed_step_s,
             prefill_pair_s=self.step.prefill_pair_s,
             kv_token_s=self.step.kv_token_s,
         )

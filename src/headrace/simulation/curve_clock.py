@@ -39,6 +39,8 @@ class CurveClock:
     """What a step of so many rows takes, attention over long contexts aside."""
     decode_sequence_s: float = 0.0
     """More of it for each sequence that generates."""
+    mixed_step_s: float = 0.0
+    """More of it for a step that holds both prompts and generating sequences: some engines compute them apart."""
     prefill_pair_s: float = 0.0
     """Per (query, key) pair of a prompt's attention."""
     kv_token_s: float = 0.0
@@ -61,6 +63,7 @@ class CurveClock:
         return (
             rows_s
             + self.decode_sequence_s * decode_sequences
+            + (self.mixed_step_s if prefill_tokens and decode_sequences else 0.0)
             + self.prefill_pair_s * prefill_pairs
             + self.kv_token_s * decode_kv_tokens
         )

@@ -15,6 +15,8 @@ class StepCounts(NamedTuple):
     """What one step computed; units as in `StepClock`, rows being positions of prompts and sequences together."""
 
     rows: int
+    is_mixed: bool
+    """It holds both prompts and generating sequences."""
     decode_sequences: int
     prefill_pairs: int
     decode_kv_tokens: int
@@ -73,7 +75,9 @@ class _RecordingClock:
         decode_tokens: int,
         decode_kv_tokens: int,
     ) -> float:
-        self.steps.append(StepCounts(prefill_tokens + decode_tokens, decode_sequences, prefill_pairs, decode_kv_tokens))
+        is_mixed = prefill_tokens > 0 and decode_sequences > 0
+        counts = StepCounts(prefill_tokens + decode_tokens, is_mixed, decode_sequences, prefill_pairs, decode_kv_tokens)
+        self.steps.append(counts)
         return self.clock.step_s(
             prefill_tokens, prefill_pairs, prefill_kv_tokens, decode_sequences, decode_tokens, decode_kv_tokens
         )

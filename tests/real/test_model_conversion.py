@@ -29,6 +29,7 @@ def test_rotary_pairs_become_halves() -> None:
     assert in_halves(rows, heads=2).ravel().tolist() == [0, 1, 2, 3, 10, 11, 12, 13]
 
 
+@pytest.mark.slow
 def test_the_bundled_model_is_converted_whole(tmp_path: Path) -> None:
     """Every tensor is there under its name with its shape, and a second conversion changes nothing."""
     source = ModelStore(load_settings().cache_dir).ensure_now(BUILTIN_SOURCE, BUILTIN_SHA256)

@@ -93,15 +93,19 @@ class Decoding(ABC):
     @property
     def blocks_needed(self) -> int:
         """How many KV blocks the next step takes."""
-        return next(self.iter_ahead())[1]
+        return self.blocks_ahead(1)
+
+    @abstractmethod
+    def blocks_ahead(self, steps: int) -> int:
+        """Return how many KV blocks the coming steps take together."""
 
     @abstractmethod
     def iter_ahead(self) -> Iterator[tuple[int, int]]:
         """Yield, for each step from now on, the KV tokens of all before it and the KV blocks that it takes."""
 
     @abstractmethod
-    def advance(self) -> int:
-        """Do one step; return how many tokens it generated."""
+    def advance(self, steps: int = 1) -> int:
+        """Do steps, none beyond the first end; return how many tokens they generated."""
 
 
 def decoding_for(block_tokens: int, speculation: Speculation | None) -> Decoding:
@@ -148,9 +152,18 @@ class SteadyDecoding(Decoding):
             yield self._offset_tokens + count * step, crossings[step % size]
             step += 1
 
-    def advance(self) -> int:
-        self.step_count += 1
-        return len(self.sequences)
+    def blocks_ahead(self, steps: int) -> int:
+        crossings, size = self._crossings, self.block_tokens
+        if steps == 1:
+            return crossings[self.step_count % size]
+        rounds, rest = divmod(steps, size)
+        start = self.step_count % size
+        once = sum(crossings[start : start + rest]) + sum(crossings[: max(0, start + rest - size)])
+        return rounds * len(self.sequences) + once
+
+    def advance(self, steps: int = 1) -> int:
+        self.step_count += steps
+        return len(self.sequences) * steps
 
 
 class SpeculativeDecoding(Decoding):
@@ -206,9 +219,14 @@ class SpeculativeDecoding(Decoding):
             kv_tokens += self._tokens_at.get(step, 0)
             step += 1
 
-    def advance(self) -> int:
-        tokens = self._tokens_at.pop(self.step_count, 0)
-        self._blocks_at.pop(self.step_count, None)
+    def blocks_ahead(self, steps: int) -> int:
+        return sum(self._blocks_at.get(step, 0) for step in range(self.step_count, self.step_count + steps))
+
+    def advance(self, steps: int = 1) -> int:
+        tokens = 0
+        for _ in range(steps):
+            tokens += self._tokens_at.pop(self.step_count, 0)
+            self._blocks_at.pop(self.step_count, None)
+            self.step_count += 1
         self._kv_tokens += tokens
-        self.step_count += 1
         return tokens

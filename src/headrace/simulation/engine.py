@@ -92,8 +92,11 @@ class SimulatedEngine:
 
     # Steps
 
-    def step(self, now_s: float) -> Step | None:
-        """Do one step that starts now; None when there is nothing to do."""
+    def step(self, now_s: float, *, has_emissions: bool = True) -> Step | None:
+        """Do one step that starts now; None when there is nothing to do.
+
+        Without emissions the step says who got a first token and who ended, not what each of the others got.
+        """
         scheduler = self._scheduler
         self._held.expire(now_s)
         scheduler.finish_loading(now_s)
@@ -109,8 +112,11 @@ class SimulatedEngine:
         step.emissions += [Emission(request_id, 0, FinishReason.ERROR) for request_id in self._lost]
         step.ended += [Ended(request_id, 0, FinishReason.ERROR) for request_id in self._lost]
         self._lost.clear()
-        if decodes:
+        if decodes and has_emissions:
             self._decode(step)
+        elif decodes:
+            self._advance_decoding()
+            step.ended += self._end_decoded()
         for sequence in work.completed:
             self._emit_after_prompt(sequence, step, now_s + step.duration_s)
         return step
@@ -161,15 +167,15 @@ class SimulatedEngine:
         for sequence, gain in zip(sequences, gains, strict=True):
             step.emissions.append(Emission(sequence.request_id, gain, reasons.get(sequence.request_id)))
 
-    def _advance_decoding(self) -> None:
+    def _advance_decoding(self, steps: int = 1) -> None:
         decoding = self._scheduler.decoding
         count = len(decoding.sequences)
-        self._scheduler.kv.take(decoding.blocks_needed)
-        tokens = decoding.advance()
+        self._scheduler.kv.take(decoding.blocks_ahead(steps))
+        tokens = decoding.advance(steps)
         self._generation_tokens += tokens
         if self._drafts:
-            self._draft_tokens += count * self._drafts
-            self._accepted_tokens += tokens - count
+            self._draft_tokens += count * self._drafts * steps
+            self._accepted_tokens += tokens - count * steps
 
     def _end_decoded(self) -> list[Ended]:
         ended = self._scheduler.decoding.pop_ended()
@@ -235,8 +241,7 @@ class SimulatedEngine:
 
     def commit_stretch(self, steps: int) -> list[Ended]:
         """Do the first steps of a planned stretch; return the requests that ended in the last one."""
-        for _ in range(steps):
-            self._advance_decoding()
+        self._advance_decoding(steps)
         return self._end_decoded()
 
     # KV on the move

@@ -40,6 +40,7 @@ class LiveSequence:
         "preemptions",
         "ready_at_s",
         "request",
+        "request_id",
         "reserved_tokens",
         "target_tokens",
         "transferred_tokens",
@@ -47,6 +48,7 @@ class LiveSequence:
 
     def __init__(self, request: SimulatedRequest, order: int, arrived_at_s: float, context_tokens: int) -> None:
         self.request = request
+        self.request_id = request.request_id
         self.order = order
         """Position among all requests of the engine, by arrival."""
         self.arrived_at_s = arrived_at_s
@@ -76,10 +78,6 @@ class LiveSequence:
         self.preemptions = 0
         self.decode_start = 0
         self.pace: TokenSequence[int] | None = None
-
-    @property
-    def request_id(self) -> str:
-        return self.request.request_id
 
     @property
     def longest_kv_tokens(self) -> int:

@@ -152,7 +152,7 @@ class VirtualFleet:
         return [self._end(ended, now_s) for ended in self.engines[index].commit_stretch(steps)]
 
     def _step(self, index: int, now_s: float) -> list[RequestRecord]:
-        step = self.engines[index].step(now_s)
+        step = self.engines[index].step(now_s, has_emissions=False)
         if step is None:
             self._is_busy[index] = False
             return []

@@ -86,12 +86,14 @@ class BlockHashCache(KvCache):
     def publish(self, sequence: LiveSequence, tokens: int) -> None:
         holding = self._holdings[sequence.request_id]
         full = min(tokens // self.block_tokens, len(holding.hashes))
-        for name in holding.hashes[holding.published : full]:
-            if name not in self._references:
-                self._references[name] = 1
-                holding.pinned.append(name)
-                self.private_blocks -= 1
-        holding.published = max(holding.published, full)
+        if full <= holding.published:
+            return
+        references = self._references
+        fresh = [name for name in holding.hashes[holding.published : full] if name not in references]
+        references.update(dict.fromkeys(fresh, 1))
+        holding.pinned += fresh
+        self.private_blocks -= len(fresh)
+        holding.published = full
 
     def release(self, sequence: LiveSequence, computed_tokens: int, allocated_tokens: int) -> None:
         holding = self._holdings.get(sequence.request_id)

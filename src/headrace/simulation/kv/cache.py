@@ -62,6 +62,8 @@ class KvCache(ABC):
 
     def take(self, blocks: int) -> None:
         """Make blocks private to some sequence, evicting idle ones as needed. The caller has checked the room."""
+        if not blocks:
+            return
         short = blocks - (self.total_blocks - self.private_blocks - self.shared_blocks)
         if short > 0:
             self.evict(short)

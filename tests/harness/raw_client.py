@@ -76,7 +76,7 @@ class RawClient:
 
     async def is_closed(self) -> bool:
         """Whether the gateway closes the connection, nothing more having come."""
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(30):
             try:
                 return await self.reader.read() == b""
             except ConnectionError:

@@ -20,7 +20,7 @@ from headrace.domain.worker import Configure, Drain, ReadMetrics, ReadStatus, Se
 from headrace.settings import load_settings
 from headrace.tenancy.keys import generate_key
 
-START_S = 20.0
+START_S = 60.0
 """A worker that has not opened its socket by then has failed; the machine may be busy."""
 
 
@@ -105,7 +105,7 @@ class RunningGateway:
         if self.process is not None and self.process.returncode is None:
             self.process.send_signal(signal.SIGTERM)
             try:
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(30):
                     await self.process.wait()
             except TimeoutError:
                 self.process.kill()
@@ -152,7 +152,7 @@ class RunningGateway:
 
     async def wait_idle(self) -> WorkerStatus:
         """Wait until nothing is in flight; the gauge must return to zero."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while True:
                 status = await self.status()
                 if status.in_flight == 0 and all(e.in_flight == 0 for e in status.endpoints):

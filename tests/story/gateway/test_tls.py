@@ -143,7 +143,7 @@ async def test_an_engine_that_cannot_be_trusted_is_not_used(tmp_path: Path) -> N
     certificate, key = write_pair(trustme.CA(), tmp_path, "engine")
     async with TlsEngine(certificate, key) as engine:
         async with RunningGateway(tmp_path / "state", declare({"p": remote_pool(engine.url)})) as gateway:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 while (await gateway.status()).endpoints[0].state == "unknown":
                     await asyncio.sleep(0.02)
             endpoint = (await gateway.status()).endpoints[0]

@@ -83,11 +83,11 @@ async def test_whole_requests_may_take_their_time_between():
 
     async def slowly(request: Request) -> PlainTextResponse:
         await request.body()
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(1.0)
         return PlainTextResponse("done")
 
     app = Starlette(routes=[Route("/", slowly, methods=["POST"])])
-    server = ControlServer([(app, listening)], request_timeout_s=0.3)
+    server = ControlServer([(app, listening)], request_timeout_s=0.8)
     async with asyncio.TaskGroup() as group:
         group.create_task(server.run())
         reader, writer = await asyncio.open_connection(*listening.getsockname())
@@ -95,6 +95,6 @@ async def test_whole_requests_may_take_their_time_between():
             writer.write(HEAD + b"\r\nabcd")
             async with asyncio.timeout(20):
                 assert b" 200 OK" in await reader.readuntil(b"done")
-            await asyncio.sleep(0.6)
+            await asyncio.sleep(1.0)
         writer.close()
         server.stop()

@@ -157,7 +157,7 @@ async def test_an_engine_dies_with_its_warden(tmp_path: Path) -> None:
 
     assert "warden was killed" in end.reason
     await asyncio.to_thread(wait_until, lambda: not engine.is_alive, "the engine's death")
-    assert session_members(warden.pid) == []
+    await asyncio.to_thread(wait_until, lambda: session_members(warden.pid) == [], "its child's death")
     for pid in sleepers(seconds):  # The one that fled into a session of its own: nobody is left to know it.
         os.kill(pid, signal.SIGKILL)
 

@@ -51,8 +51,9 @@ FACTS: Mapping[EngineKind, tuple[EngineFact, ...]] = MappingProxyType(
             (
                 "drain",
                 (
-                    "SIGTERM cuts streams at once (an error event, then [DONE]) unless --shutdown-timeout is above 0; "
-                    "while it drains, new requests get 500 though /health says 200"
+                    "SIGTERM cuts streams at once (an error event, then [DONE]; or silence while the caller stays "
+                    "connected) unless --shutdown-timeout is above 0; while it drains, new requests get 500 though "
+                    "/health says 200"
                 ),
                 _LAUNCHER,
             ),
@@ -86,7 +87,7 @@ FACTS: Mapping[EngineKind, tuple[EngineFact, ...]] = MappingProxyType(
                 "errors",
                 (
                     'flat {"object": "error", message, type, param, code}, in streams within {"error": ...}; "model" '
-                    "is not checked"
+                    "is not checked; validation errors name a path of its source, which callers do not see"
                 ),
                 "sglang/srt/entrypoints/openai/serving_base.py 0.5.23, run",
             ),

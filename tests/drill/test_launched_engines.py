@@ -11,15 +11,22 @@ from pathlib import Path
 import pytest
 from tests.drill.instance import Instance, wait_until
 
+from headrace.fleet.deploy.ports import choose_port
+
 STANDIN = Path(__file__).parent / "standins" / "worker_engine.py"
 
 
-@pytest.fixture(params=["vllm", "sglang"])
+BOTH = pytest.mark.parametrize("instance", ["vllm", "sglang"], indirect=True)
+"""Where the two differ; what the supervisor does for any engine is shown with one."""
+
+
+@pytest.fixture
 def instance(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Instance]:
     """An instance with one pool of the engine, whose environment's Python is a stand-in; not started yet."""
+    engine = getattr(request, "param", "vllm")
     python = tmp_path / "python"
     python.write_text(
-        f'#!/bin/sh\nshift 2\n[ "$1" = serve ] && shift\nexec "{sys.executable}" "{STANDIN}" {request.param} "$@"\n'
+        f'#!/bin/sh\nshift 2\n[ "$1" = serve ] && shift\nexec "{sys.executable}" "{STANDIN}" {engine} "$@"\n'
     )
     python.chmod(0o755)
     (tmp_path / "model").mkdir()
@@ -28,7 +35,7 @@ def instance(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Instanc
     made.declaration["models"]["tiny"] = {"source": "file:model", "context_tokens": 512}
     made.declaration["pools"]["chat"] = {
         "model": "tiny",
-        "engine": request.param,
+        "engine": engine,
         "stop_s": 5,
         "runtime": {"python": "python", "device": "cpu"},
     }
@@ -42,12 +49,19 @@ def argv_of(instance: Instance) -> list[str]:
     return json.loads((instance.folder / "argv.json").read_text())
 
 
+@BOTH
 def test_it_is_started_from_its_environment_and_leaves_nothing(instance: Instance) -> None:
     """`up` starts the declared environment's engine with the flags it has, and `down` ends its workers too."""
-    welcome = instance.up()
-    assert welcome["is_ready"]
+    port = choose_port("127.0.0.1", (), seed=str(instance.folder))
+    instance.declaration["pools"]["chat"]["port"] = port
+    instance.write()
+    done = instance.run("up", "--detach", "--json", "--set", "pools.chat.batching.max_sequences=3")
+    assert done.returncode == 0, done.stderr
+    instance.key = json.loads(done.stdout)["data"]["api_key"]
     assert instance.call() == 200
+    assert instance.status()["replicas"][0]["url"] == f"http://127.0.0.1:{port}"
     words = argv_of(instance)
+    assert "3" in words
     assert str(instance.folder / "model") in words
     assert words[words.index("--host") + 1] == "127.0.0.1"
     assert "512" in words
@@ -57,6 +71,7 @@ def test_it_is_started_from_its_environment_and_leaves_nothing(instance: Instanc
     wait_until(lambda: instance.processes() == {}, "the end of all its processes")
 
 
+@BOTH
 def test_a_drain_loses_no_request(instance: Instance) -> None:
     """A restart takes it out of rotation first; only the engine hears SIGTERM, whose workers would cut what runs."""
     instance.up()
@@ -113,21 +128,20 @@ def test_a_load_that_takes_too_long_is_ended(instance: Instance) -> None:
     wait_until(lambda: "load_timeout_s" in str(instance.status()["replicas"]), "the reason")
 
 
-def test_a_missing_environment_is_named_with_its_key(instance: Instance) -> None:
-    """Where the declared Python is not, the replica's reason says which key to set."""
-    instance.declaration["pools"]["chat"]["runtime"]["python"] = "nowhere/bin/python"
-    instance.write()
-    assert "supervisor" not in instance.run("up", "--detach", "--timeout-s", "1").stderr
-
-    wait_until(lambda: "pools.chat.runtime.python" in str(instance.status()["replicas"]), "the reason")
-
-
-def test_the_declared_port_is_the_engines(instance: Instance) -> None:
-    """A declared port is the engine's, for those who look at it directly."""
-    port = instance.port + 1
+def test_on_a_gpu_the_old_engine_ends_before_the_new_one_starts(instance: Instance) -> None:
+    """Two engines do not fit on one GPU: a changed option ends the old one first, after what it answers."""
+    port = choose_port("127.0.0.1", (), seed=str(instance.folder))
     instance.declaration["pools"]["chat"]["port"] = port
+    instance.declaration["pools"]["chat"]["runtime"]["device"] = "gpu"
     instance.write()
-    done = instance.run("up", "--detach", "--json", "--set", "pools.chat.batching.max_sequences=3")
-    assert done.returncode == 0, done.stderr
-    assert instance.status()["replicas"][0]["url"] == f"http://127.0.0.1:{port}"
-    assert "3" in argv_of(instance)
+    instance.up()
+    instance.declaration["pools"]["chat"]["batching"] = {"max_sequences": 3}
+    instance.write()
+
+    assert instance.run("reload").returncode == 0
+
+    wait_until(lambda: list(instance.engine_pids()) == ["chat/1"], "the replacement")
+    wait_until(lambda: instance.call() == 200, "an answer by it")
+    log = (instance.state_dir / "logs" / "supervisor.log").read_text()
+    assert "the old replicas end before the new ones start" in log
+    assert instance.status()["replicas"][0]["url"].endswith(f":{port}"), "the declared port again"

@@ -54,6 +54,7 @@ def lint(
     for name, pool in declaration.pools.items():
         yield from _pool(name, pool, declaration.models.get(pool.model), names, machine)
     yield from _threads(declaration, machine)
+    yield from _ports(declaration)
     yield from _tenants(declaration, names)
     yield from _ledger(declaration)
 
@@ -241,6 +242,22 @@ def _threads(declaration: Declaration, machine: Machine) -> Iterator[Finding]:
             f"all replicas together ask for {asked} threads, this machine has {machine.threads}",
             "llama.cpp's threads spin: one too many costs a factor of ten. Lower it, or leave it out.",
         )
+
+
+def _ports(declaration: Declaration) -> Iterator[Finding]:
+    """Declared ports of engines, one for each replica, must not meet each other or the gateway's."""
+    users: dict[int, str] = {}
+    for key in ("listen", "control"):
+        try:
+            users[parse_listen(getattr(declaration.gateway, key))[1]] = f"gateway.{key}"
+        except ValueError:
+            continue  # said by _addresses
+    for name, pool in declaration.pools.items():
+        for number in range(pool.replica_count if pool.port is not None else 0):
+            port = (pool.port or 0) + number
+            if port in users:
+                yield _error(("pools", name, "port"), f"needs port {port}, which {users[port]} has", "Choose another.")
+            users[port] = f"pools.{name}.port"
 
 
 def _tenants(declaration: Declaration, names: frozenset[str]) -> Iterator[Finding]:

@@ -42,6 +42,8 @@ class ReplicaSpec:
     """Where the files of its `Launch` go."""
     stop_s: float
     """Drain bound: what runs longer after SIGTERM is killed."""
+    load_timeout_s: float = 600.0
+    """Longest time it may take to become ready."""
     options: EngineOptions = field(default_factory=EngineOptions)
     """What the pool declares of its engine."""
     chat_template: str | None = None

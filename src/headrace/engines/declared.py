@@ -33,6 +33,10 @@ def lint_engines(declaration: Declaration) -> Iterator[Finding]:
         for problem in driver.check_options(stand_in_spec(name, pool, model)):
             yield _finding(pool, ("pools", name), problem)
         yield from _old_flags(pool, ("pools", name))
+        if pool.threads is not None and "threads" not in driver.options:
+            message = f"is an option that {pool.engine.value} does not have"
+            problem = OptionProblem(key=("threads",), message=message, lacks="threads")
+            yield _finding(pool, ("pools", name), problem)
         yield from _source_form(pool, model)
         yield from _devices(("pools", name), pool)
 

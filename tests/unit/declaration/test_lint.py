@@ -208,3 +208,13 @@ def test_relative_files_count_from_the_declaration(load, tmp_path: Path) -> None
     assert declaration.gateway.tls is not None
     assert declaration.gateway.tls.certificate == str(tmp_path / "a.pem")
     assert declaration.models["m"].source == f"file:{tmp_path / 'w.gguf'}"
+
+
+def test_declared_ports_do_not_meet(problems) -> None:
+    """A pool's replicas count up from its port: they must not reach another pool's, or the gateway's."""
+    pools = "  a: {model: m, port: 8000, replicas: 3}\n  b: {model: m, port: 8002}\n  c: {model: m, port: 7070}\n"
+    found = problems(f"version: 1\nmodels: {{m: {{source: 'file:.'}}}}\npools:\n{pools}")
+    assert summary(found) == [
+        ("error", "pools.b.port", "needs port 8002, which pools.a.port has"),
+        ("error", "pools.c.port", "needs port 7070, which gateway.listen has"),
+    ]

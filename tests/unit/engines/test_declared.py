@@ -99,6 +99,13 @@ def test_remote_code_runs_only_after_a_review_of_that_very_commit():
     assert problems("engine: vllm", trusted + ", reviewed_revision: '" + "a" * 40 + "'") == []
 
 
+def test_threads_are_for_engines_that_take_a_number():
+    """vLLM binds to cores by its own variable, so a number of threads would be dropped."""
+    (problem,) = problems("engine: vllm, threads: 2")
+    assert problem.key == "pools.p.threads"
+    assert problems("engine: sglang, threads: 1, runtime: {device: cpu}") == []
+
+
 def test_every_engine_that_is_started_has_options():
     """Only servers of OpenAI's API have none."""
     for kind in EngineKind:

@@ -192,6 +192,7 @@ ROWS = (
 )
 
 OPTIONS = frozenset(row.option for row in ROWS) | {
+    "threads",  # OMP_NUM_THREADS, on CPUs
     "disaggregation.connector",
     "kv_offload.backend",
     "prefix_cache.tenant_isolation",  # the gateway sends a cache_salt
@@ -226,7 +227,9 @@ def launch(spec: ReplicaSpec) -> Launch:
     """Give the command, its environment and its files."""
     runtime = spec.options.runtime
     program = program_words(runtime, module=("sglang.launch_server",), program=("sglang", "serve"))
-    env = {**OFFLINE, **({"SGLANG_USE_CPU_ENGINE": "1"} if runtime.device == "cpu" else {})}
+    env = dict(OFFLINE)
+    if runtime.device == "cpu":
+        env |= {"SGLANG_USE_CPU_ENGINE": "1", "OMP_NUM_THREADS": str(spec.threads)}
     return Launch(
         argv=(*program, "--model-path", str(spec.model_path), *command_words(ROWS, spec), *spec.options.extra_args),
         env=env | runtime.env,

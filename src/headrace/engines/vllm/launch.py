@@ -1,5 +1,6 @@
 """How vLLM is started: every flag that headrace passes, and where it comes from."""
 
+import math
 from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 
@@ -226,7 +227,12 @@ def check(spec: ReplicaSpec) -> Iterator[OptionProblem]:
 def launch(spec: ReplicaSpec) -> Launch:
     """Give the command, its environment and its files."""
     program = program_words(spec.options.runtime, module=(MODULE,), program=("vllm",))
-    env = {**OFFLINE, "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+    env = {
+        **OFFLINE,
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "VLLM_ENGINE_READY_TIMEOUT_S": str(math.ceil(spec.load_timeout_s)),  # its own default gives up after 600
+    }
     if spec.options.disaggregation is not None:
         env |= {"VLLM_NIXL_SIDE_CHANNEL_HOST": spec.host, "VLLM_NIXL_SIDE_CHANNEL_PORT": str(spec.transfer_port)}
     return Launch(

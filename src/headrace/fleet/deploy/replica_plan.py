@@ -23,8 +23,8 @@ class EngineShape:
     options: EngineOptions
     port: int | None
     """Of the pool's first replica; None: a free one is chosen."""
-    drain_s: float | None
-    """The pool's `stop_s` where the engine itself is told how long it may drain, so that a change needs a restart."""
+    told_bounds_s: tuple[float, ...]
+    """Bounds that the engine itself is told (vLLM: drain, load), so that a change of them needs a restart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ def shape_of(declaration: Declaration, pool_name: str, threads: int) -> EngineSh
         embeddings=pool.embeddings,
         options=options,
         port=pool.port,
-        drain_s=pool.stop_s if pool.engine is EngineKind.VLLM else None,
+        told_bounds_s=(pool.stop_s, pool.load_timeout_s) if pool.engine is EngineKind.VLLM else (),
     )
 
 

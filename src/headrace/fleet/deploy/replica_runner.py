@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -280,13 +281,17 @@ class ReplicaRunner:
         return await start_engine(launch, self._warden_plan(state_path)), False
 
     def _choose_port(self, left: int | None) -> int:
-        """The declared port, or else the one it had, or else a free one. Raises: OperatorError."""
+        """The first of the declared ports that none of ours has, or else the one it had, or else a free one.
+
+        Raises: OperatorError where somebody else has the declared port.
+        """
         others = self._services.ports - ({self.port} if self.port else set[int]())
-        if self.plan.shape.port is None:
+        first = self.plan.shape.port
+        if first is None:
             seed = str(self._services.settings.state_dir)
             return choose_port(ENGINE_HOST, others, seed=seed, preferred=self.port or left)
-        port = self.plan.shape.port + self.plan.number
-        if port in others or not is_port_free(ENGINE_HOST, port):
+        port = next(port for port in count(first) if port not in others)
+        if not is_port_free(ENGINE_HOST, port):
             holder = find_holder(port)
             held = f", held by {holder}" if holder else ""
             raise OperatorError(f"port {port} is taken{held}", hint=f"Change pools.{self.plan.pool}.port.")

@@ -35,6 +35,7 @@ def make_spec(
         slot_dir=settings.slot_dir,
         file_dir=settings.run_dir / "launch" / file_stem(plan.stem),
         stop_s=plan.bounds.stop_s,
+        load_timeout_s=plan.bounds.load_timeout_s,
         options=shape.options,
         chat_template=shape.model.chat_template,
         draft_path=draft_path,

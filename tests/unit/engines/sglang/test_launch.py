@@ -102,6 +102,7 @@ def test_an_environment_on_a_cpu():
     launch = DRIVER.launch(make_spec({"runtime": {"python": "/s/bin/python", "device": "cpu"}}))
     assert launch.argv[:3] == ("/s/bin/python", "-m", "sglang.launch_server")
     assert launch.env["SGLANG_USE_CPU_ENGINE"] == "1"
+    assert launch.env["OMP_NUM_THREADS"] == "1"
 
 
 def test_lmcache_gets_its_share_as_a_file():

@@ -109,6 +109,7 @@ def test_safe_bounds_hold_without_being_declared():
     assert "--enable-prompt-tokens-details" in words
     assert "log-requests" not in words
     assert launch.env["HF_HUB_OFFLINE"] == "1"
+    assert DRIVER.launch(make_spec(load_timeout_s=1800.5)).env["VLLM_ENGINE_READY_TIMEOUT_S"] == "1801"
 
 
 @pytest.mark.parametrize(("stop_s", "bound"), [(0.5, "1"), (3.0, "1"), (4.0, "2"), (60.0, "58")])

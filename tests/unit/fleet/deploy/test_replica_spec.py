@@ -44,9 +44,10 @@ def test_a_plan_becomes_a_spec(settings: Settings):
     assert (spec.event_port, spec.transfer_port) == (17300, 27300)
 
 
-def test_only_vllm_is_restarted_for_another_drain_bound():
-    """It is told how long it may drain; for others the bound is headrace's alone."""
+def test_only_vllm_is_restarted_for_another_bound():
+    """It is told how long it may drain and load; for others these bounds are headrace's alone."""
     assert plan_of({"engine": "vllm", "stop_s": 7}).shape != plan_of({"engine": "vllm", "stop_s": 8}).shape
+    assert plan_of({"engine": "vllm", "load_timeout_s": 7}).shape != plan_of({"engine": "vllm"}).shape
     assert plan_of({"engine": "sglang", "stop_s": 7}).shape == plan_of({"engine": "sglang", "stop_s": 8}).shape
 
 

@@ -66,6 +66,7 @@ def requests_of_both() -> Requests:
     return {
         **shared,
         **tool_requests(),
+        **refused_requests(),
         "chat_two_choices": (CHAT, sampled),
         "chat_stream_two_choices": (CHAT, {**sampled, **STREAM}),
         "two_greedy_choices": (CHAT, {**sampled, "temperature": 0}),
@@ -76,6 +77,28 @@ def requests_of_both() -> Requests:
         "chat_continued": (CHAT, continuing),
         "chat_stream_continued": (CHAT, {**continuing, **STREAM}),
         "completion_stop": ("/v1/completions", {"prompt": "1 2 3 4", "max_tokens": 20, "stop": ["7"], **GREEDY}),
+        "tool_choice_named": (
+            CHAT,
+            {
+                "messages": CAPITAL,
+                "tools": [WEATHER_TOOL],
+                "tool_choice": {"type": "function", "function": {"name": "get_weather"}},
+                "max_tokens": 160,
+                **GREEDY,
+            },
+        ),
+        "chat_continued_json": (CHAT, {**continuing_json, "response_format": json_schema}),
+        "chat_continued_json_unbound": (CHAT, continuing_json),
+        "completion_token_ids": (
+            "/v1/completions",
+            {"prompt": CAPITAL_IS, "max_tokens": 4, "return_token_ids": True, **GREEDY},
+        ),
+    }
+
+
+def refused_requests() -> Requests:
+    """What at least one of the engines refuses."""
+    return {
         "error_model": (CHAT, {"model": "nope", "messages": CAPITAL, "max_tokens": 2}),
         "error_max_tokens": (CHAT, {"messages": CAPITAL, "max_tokens": 5000}),
         "error_context_completion": ("/v1/completions", {"prompt": "word " * 3000, "max_tokens": 2}),
@@ -94,22 +117,6 @@ def requests_of_both() -> Requests:
         "error_no_messages": (CHAT, {"messages": []}),
         "error_tools_empty": (CHAT, {"messages": CAPITAL, "max_tokens": 2, "tools": []}),
         "error_malformed": (CHAT, b'{"messages": ['),
-        "tool_choice_named": (
-            CHAT,
-            {
-                "messages": CAPITAL,
-                "tools": [WEATHER_TOOL],
-                "tool_choice": {"type": "function", "function": {"name": "get_weather"}},
-                "max_tokens": 160,
-                **GREEDY,
-            },
-        ),
-        "chat_continued_json": (CHAT, {**continuing_json, "response_format": json_schema}),
-        "chat_continued_json_unbound": (CHAT, continuing_json),
-        "completion_token_ids": (
-            "/v1/completions",
-            {"prompt": CAPITAL_IS, "max_tokens": 4, "return_token_ids": True, **GREEDY},
-        ),
     }
 
 

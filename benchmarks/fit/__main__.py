@@ -36,7 +36,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     _add_server(measure)
     measure.add_argument("--streams", default="1,2,4")
     measure.add_argument(
-        "--lengths", default="4,8,16,32,96,288", help="prompt tokens; short ones show what few rows take"
+        "--lengths", default="1,2,4,8,16,32,96,288", help="prompt tokens; short ones show what few rows take"
     )
     measure.add_argument("--output", type=int, default=48, help="tokens to generate")
     measure.add_argument("--repeats", type=int, default=3)

@@ -30,7 +30,7 @@ def test_the_slot_that_shares_most_is_taken() -> None:
     assert run_through(cache, "b again", range(100, 125)) == 20
 
 
-def test_little_in_common_does_not_cost_another_its_slot() -> None:
+def test_one_shared_token_does_not_cost_another_its_slot() -> None:
     """One shared token of twenty is below the similarity: the slot that was idle for longest is taken."""
     cache = slots()
     run_through(cache, "a", range(20))

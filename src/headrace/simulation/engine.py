@@ -129,8 +129,10 @@ class SimulatedEngine:
         if is_mixed:
             scheduler.make_room_to_decode(work)
             work.budget_tokens -= len(scheduler.decoding.sequences) * (1 + self._drafts)
+        if scheduler.kv.is_assigned_first and not work.preempted:
+            scheduler.admit(now_s, work, is_decoding=is_mixed)
         scheduler.continue_prompts(work, is_decoding=is_mixed)
-        if not work.preempted:
+        if not scheduler.kv.is_assigned_first and not work.preempted:
             scheduler.admit(now_s, work, is_decoding=is_mixed)
         if not is_mixed:
             if work.prefill_tokens:

@@ -109,10 +109,12 @@ class Scheduler:
         self.kv.publish(sequence, kv_tokens)
 
     def continue_prompts(self, work: StepWork, *, is_decoding: bool) -> None:
-        """Compute more of the prompts that have started, oldest first; newer ones give way if blocks run out."""
-        for sequence in list(self.prefilling.values()):
-            tokens = min(work.budget_tokens, sequence.target_tokens - sequence.kv_tokens)
-            if tokens <= 0 or sequence.phase is not Phase.PREFILL:
+        """Compute more of the prompts that have started, each in its turn; newer ones give way if blocks run out."""
+        for sequence in sorted(self.prefilling.values(), key=self.kv.turn_of):
+            missing_tokens = sequence.target_tokens - sequence.kv_tokens
+            tokens = min(work.budget_tokens, missing_tokens)
+            is_partial = tokens < missing_tokens and not self._bounds.is_prefill_chunked
+            if tokens <= 0 or is_partial or sequence.phase is not Phase.PREFILL:
                 continue
             if self._find_room(sequence, tokens, work, is_decoding=is_decoding):
                 self.kv.take(self._blocks_to_grow(sequence, tokens))
@@ -157,7 +159,7 @@ class Scheduler:
 
     def admit(self, now_s: float, work: StepWork, *, is_decoding: bool) -> None:
         """Start waiting requests in their turn, while budget, sequences and blocks allow."""
-        while work.budget_tokens > 0 and not self.is_stuck:
+        while (work.budget_tokens > 0 or self.kv.is_assigned_first) and not self.is_stuck:
             if not self._try_start(self.waiting.peek(), now_s, work, is_decoding=is_decoding):
                 break
 
@@ -169,11 +171,13 @@ class Scheduler:
             reachable = min(sequence.request.transferred_tokens, sequence.target_tokens - 1)
             transferred_tokens = max(0, reachable - device_tokens)
         loaded_tokens = host_tokens + transferred_tokens
+        is_only_assigned = self.kv.is_assigned_first and not loaded_tokens
         missing_tokens = sequence.target_tokens - device_tokens
-        if not self._bounds.is_prefill_chunked and missing_tokens > work.budget_tokens and not loaded_tokens:
+        is_whole = not self._bounds.is_prefill_chunked and not loaded_tokens and not is_only_assigned
+        if is_whole and missing_tokens > work.budget_tokens:
             self.kv.abandon(sequence)
             return False
-        tokens = loaded_tokens or min(work.budget_tokens, missing_tokens)
+        tokens = loaded_tokens or (missing_tokens if is_only_assigned else min(work.budget_tokens, missing_tokens))
         blocks = self.kv.blocks_for(device_tokens + tokens) - self.kv.blocks_for(device_tokens)
         spare = self._spare_blocks(is_decoding=is_decoding) - self._blocks_to_reserve(sequence, device_tokens + tokens)
         if blocks > spare:
@@ -182,6 +186,9 @@ class Scheduler:
             return False
         self.waiting.remove(sequence)
         self._start(sequence, now_s, device_tokens=device_tokens)
+        if is_only_assigned:
+            self.prefilling[sequence.request_id] = sequence
+            return True
         self.kv.take(blocks)
         if loaded_tokens:
             self._load(sequence, now_s, host_tokens=host_tokens, transferred_tokens=transferred_tokens)

@@ -128,6 +128,22 @@ def test_first_come_first_served() -> None:
     assert run.firsts["wide"].admitted_at_s <= run.firsts["tiny"].admitted_at_s
 
 
+def test_slots_are_gone_through_in_their_order() -> None:
+    """llama.cpp computes prompts by slot: who got the lower slot goes on first, even if it came later."""
+    engine = SimulatedEngine(small_model(kind=CacheKind.SLOTS, block_tokens=1, blocks=256, max_sequences=2))
+    run = Run()
+    engine.submit(request("slot 0", prompt=4, output=4), 0.0)
+    engine.submit(request("slot 1", prompt=4, output=1), 0.0)
+    run.take(engine.step(run.now_s))
+    engine.submit(request("came first", prompt=60, output=1), run.now_s)
+    while "slot 0" not in run.finish:
+        run.take(engine.step(run.now_s))
+    engine.submit(request("came second", prompt=8, output=1), run.now_s)
+    run_until_idle(engine, run)
+
+    assert run.first_at_s["came second"] < run.first_at_s["came first"]
+
+
 def test_priority_overtakes_where_it_is_the_order() -> None:
     """The lowest number starts first; equal ones in the order of arrival."""
     model = small_model(max_sequences=1, order=AdmissionOrder.PRIORITY)

@@ -24,6 +24,8 @@ class KvCache(ABC):
 
     is_held_on_device = True
     """KV that waits to be fetched keeps its blocks; False: it is saved elsewhere, as llama.cpp saves slots to files."""
+    is_assigned_first = False
+    """True: who waits is given its place at once, and prompts then share the step in the order of places."""
 
     def __init__(self, model: KvModel) -> None:
         self.total_blocks = model.total_blocks
@@ -73,6 +75,10 @@ class KvCache(ABC):
         """Free private blocks."""
         self.private_blocks -= blocks
         self.releases += 1
+
+    def turn_of(self, sequence: LiveSequence) -> int:
+        """Return a running sequence's place when prompts under way share a step: the order of arrival."""
+        return sequence.order
 
     @abstractmethod
     def match(self, sequence: LiveSequence) -> CacheMatch:

@@ -9,9 +9,10 @@ SIMILARITY_RATIO = 0.10
 
 
 class _Slot:
-    __slots__ = ("is_busy", "tokens", "used_tick")
+    __slots__ = ("index", "is_busy", "tokens", "used_tick")
 
-    def __init__(self) -> None:
+    def __init__(self, index: int) -> None:
+        self.index = index
         self.tokens: tuple[int, ...] = ()
         self.is_busy = False
         self.used_tick = 0
@@ -21,12 +22,13 @@ class SlotCache(KvCache):
     """A fixed number of slots over one memory that they share. What an idle slot keeps goes when room is needed."""
 
     is_held_on_device = False
+    is_assigned_first = True
 
     def __init__(self, model: KvModel, *, slots: int) -> None:
         super().__init__(model)
         if model.block_tokens != 1:
             raise ValueError(f"slots hold single tokens, not blocks of {model.block_tokens}")
-        self._slots = [_Slot() for _ in range(slots)]
+        self._slots = [_Slot(index) for index in range(slots)]
         self._taken: dict[str, tuple[_Slot, int]] = {}
         """By request: its slot, and how many of the slot's tokens it found useful."""
         self._tick = 0
@@ -39,6 +41,10 @@ class SlotCache(KvCache):
     @property
     def idle_blocks(self) -> int:
         return self._idle_tokens
+
+    def turn_of(self, sequence: LiveSequence) -> int:
+        """llama.cpp goes through its slots in their order, whoever came first."""
+        return self._taken[sequence.request_id][0].index
 
     def match(self, sequence: LiveSequence) -> CacheMatch:
         slot, shared = self._choose(sequence)

@@ -47,7 +47,14 @@ An option at its default is not passed on: the engine's own default holds. An op
 engine lacks is an error, with file, line and the engines that have it. A section under `pools.<name>.per_engine` \
 replaces the pool's section whole on that engine, so that one declaration serves several; \
 `models.<name>.per_engine` does the same for the weights (GGUF for llama.cpp). `extra_args` may not set what an option \
-or headrace itself sets."""
+or headrace itself sets.
+
+The revision is part of a model's source: headrace fetches that very commit and hands the engine its folder, offline \
+(`HF_HUB_OFFLINE=1`; `runtime.env` may say otherwise). `trust_remote_code` is refused unless \
+`models.<name>.reviewed_revision` is that commit. A drain takes a replica out of rotation first, waits for its \
+requests, then sends SIGTERM to the engine alone, since workers that hear it themselves cut what runs; after `stop_s` \
+the whole process group is killed. An engine on a GPU ends before its replacement starts. The KV events of a replica \
+are on its port + 10000, the KV transfer on its port + 20000."""
 
 
 def launch_page() -> list[Iterable[str] | str]:

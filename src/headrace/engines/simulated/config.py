@@ -72,6 +72,8 @@ class EngineConfig:
     """SGLang's `--disaggregation-bootstrap-port`, of a prefill engine."""
     slot_dir: Path | None = None
     """llama.cpp's `--slot-save-path`."""
+    serves_embeddings: bool = False
+    """The model makes embeddings; servers of models that generate refuse to."""
     embedding_dimensions: int = 384
     seed: int = 0
     faults: tuple[Fault, ...] = field(default_factory=tuple)

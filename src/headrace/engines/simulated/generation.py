@@ -117,10 +117,10 @@ class Generation:
             choice.texts.append(text)
             return b""
         events = self._format.opening(choice.index) if is_first else b""
-        if text:
-            events += self._format.delta(choice.index, text, (text,))
-        if choice.reason is not None:
-            events += self._format.closing(choice.index, choice.reason, choice.extra)
+        if choice.reason is None:
+            events += self._format.delta(choice.index, text, (text,)) if text else b""
+        else:
+            events += self._format.closing(choice.index, text, choice.reason, choice.extra, self.tally())
             if self.is_complete:
                 events += self._format.ending(self.tally(), self.extra)
                 return self._with_head(framed(events) + LAST_CHUNK)
@@ -181,7 +181,7 @@ class Generation:
             return
         self.is_over = True
         if not self._head_sent:
-            self.connection.reply(self._dialect.error(error))
+            self.connection.reply(self._dialect.error(error, self.ask.api))
             return
         self.connection.write(framed(self._dialect.error_event(error)) + LAST_CHUNK)
         self.connection.end()

@@ -39,7 +39,9 @@ class SglangGenerateFormat:
             "cached_tokens": cached,
         }
 
-    def closing(self, choice: int, reason: str, extra: Mapping[str, object]) -> bytes:
+    def closing(self, choice: int, text: str, reason: str, extra: Mapping[str, object], tally: Tally) -> bytes:
+        self._text += text
+        self._tokens += 1
         meta = self._meta(reason, self._prompt_tokens, self._tokens, 0)
         return b"data: " + encode_json({"text": self._text, "meta_info": meta}) + b"\n\n"
 
@@ -67,8 +69,8 @@ class TritonGenerateFormat:
     def delta(self, choice: int, text: str, pieces: Sequence[str]) -> bytes:
         return b"data: " + encode_json({**self._base, "text_output": text}) + b"\n\n"
 
-    def closing(self, choice: int, reason: str, extra: Mapping[str, object]) -> bytes:
-        return b""
+    def closing(self, choice: int, text: str, reason: str, extra: Mapping[str, object], tally: Tally) -> bytes:
+        return self.delta(choice, text, ()) if text else b""
 
     def ending(self, tally: Tally, extra: Mapping[str, object]) -> bytes:
         return b""

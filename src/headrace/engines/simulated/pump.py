@@ -58,6 +58,8 @@ class Pump:
         self._writes: Sequence[Write] = ()
         self._is_running = True
         self._is_nudged = False
+        self.on_bug: Callable[[Exception], None] = _raise
+        """Called when a step cannot be delivered: nothing would ever be again, so the process must not go on."""
         self.slowness: Callable[[], float] = lambda: 1.0
         """Factor on the duration of steps, asked at each."""
         self.timing_error = Histogram(ERROR_BOUNDS)
@@ -99,13 +101,20 @@ class Pump:
         is_free = self._step is None or self._step.is_wait
         if is_free and not self._is_nudged and self._is_running:
             self._is_nudged = True
-            asyncio.get_running_loop().call_soon(self._begin_now)
+            asyncio.get_running_loop().call_soon(self._guarded, self._begin_now)
 
     def stop(self) -> None:
         """Do no more steps."""
         self._is_running = False
         if self._timer is not None:
             self._timer.cancel()
+
+    def _guarded(self, act: Callable[[], None]) -> None:
+        """The boundary of a callback: where an error would otherwise vanish, and every request hang."""
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001
+            self.on_bug(error)
 
     def _begin_now(self) -> None:
         """Begin a step, cutting a wait short: nothing was being computed."""
@@ -133,7 +142,7 @@ class Pump:
         self._writes = self._sink.prepare(step, due_mono_s)
         lead_s = min(len(self._writes) * self._write_s / 2, MAX_LEAD_RATIO * step.duration_s / self._scale)
         delay_s = due_mono_s - lead_s - time.monotonic()
-        self._timer = asyncio.get_running_loop().call_later(max(delay_s, 0.0), self._deliver)
+        self._timer = asyncio.get_running_loop().call_later(max(delay_s, 0.0), self._guarded, self._deliver)
 
     def _deliver(self) -> None:
         step, due_mono_s = self._step, self.mono_s(self._due_s)
@@ -155,3 +164,7 @@ class Pump:
             self._begin(self.now_s())
         else:
             self._begin(self._due_s)
+
+
+def _raise(error: Exception) -> None:
+    raise error

@@ -9,6 +9,7 @@
 import asyncio
 import secrets
 import time
+import traceback
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
@@ -61,6 +62,7 @@ class Service:
         self.engine = SimulatedEngine(config.engine)
         self.pump = Pump(self.engine, self, time_scale=config.time_scale)
         self.pump.slowness = self._slowness
+        self.pump.on_bug = self._end_of_bug
         self.faults = FaultBook(config.seed)
         self.faults.put(config.faults, time.monotonic())
         self.stats = ServerStats()
@@ -108,7 +110,7 @@ class Service:
             reply = self._answer(connection, request)
         except AskError as error:
             self.stats.failed += 1
-            reply = self.dialect.error(error)
+            reply = self.dialect.error(error, self.dialect.apis.get(request.path))
         except EngineDiesError as error:
             self._die(str(error))
             return
@@ -124,6 +126,8 @@ class Service:
         is_post = request.method == "POST"
         api = self.dialect.apis.get(request.path) if is_post else None
         is_embedding = is_post and request.path == self.dialect.embeddings_path
+        if is_embedding and not self.config.serves_embeddings:
+            return self.dialect.no_embeddings()
         if api is None and not is_embedding:
             route = self._routes.get((request.method, request.path))
             if route is None:
@@ -432,6 +436,10 @@ class Service:
             has_transfer=role is not Role.BOTH,
             iterations=self.pump.steps,
         )
+
+    def _end_of_bug(self, error: Exception) -> None:
+        self.pump.stop()
+        self._die("".join(traceback.format_exception(error)))
 
     def _slowness(self) -> float:
         fault = self.faults.active(FaultKind.SLOW, time.monotonic())

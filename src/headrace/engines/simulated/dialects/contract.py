@@ -3,6 +3,7 @@
 A dialect is pure: it reads requests and words answers; `service.py` does the rest.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
@@ -12,8 +13,10 @@ import msgspec
 
 from headrace.engines.simulated.ask import Api, Ask, AskError, Body, chat_prompt, read_ask, read_body
 from headrace.engines.simulated.config import EngineConfig
-from headrace.engines.simulated.formats import DONE, Format, Shape, encode_json, format_of
+from headrace.engines.simulated.event_formats import MessagesFormat, ResponsesFormat
+from headrace.engines.simulated.formats import DONE, Format, Shape, encode_json
 from headrace.engines.simulated.http import HttpRequest, Reply
+from headrace.engines.simulated.openai_formats import ChatFormat, CompletionFormat
 from headrace.engines.simulated.stats import MetricsView
 from headrace.engines.simulated.text import decode, encode
 from headrace.engines.simulated.transfer import Fetch, Hold
@@ -126,7 +129,7 @@ class Dialect:
 
     def check_model(self, model: str | None) -> None:
         if model is not None and model != self.config.served_model:
-            message = f"The model `{model}` does not exist."
+            message = f"The model `{model}` does not exist. Valid aliases: {self.config.served_model}."
             raise AskError(404, message, kind="NotFoundError", param="model")
 
     def answer_id(self, ask: Ask, request: HttpRequest, made: str) -> str:
@@ -176,11 +179,22 @@ class Dialect:
             usage["prompt_tokens_details"] = {"cached_tokens": cached_tokens}
         return usage
 
-    def error(self, error: AskError) -> Reply:
+    def error(self, error: AskError, api: Api | None = None) -> Reply:
+        """An error answer; `api` where it is known which API was asked."""
         return Reply.json({"error": self.error_members(error)}, error.status)
 
+    def no_embeddings(self) -> Reply:
+        """What a server that generates says to an embeddings request."""
+        return self.not_found
+
+    def messages_error(self, error: AskError) -> Reply:
+        """The same in Anthropic's form, as vLLM and SGLang give it in the Messages API."""
+        members = self.error_members(error)
+        shown = {"type": members["type"], "message": members["message"]}
+        return Reply.json({"type": "error", "error": shown}, error.status)
+
     def error_members(self, error: AskError) -> dict[str, object]:
-        kind = "BadRequestError" if error.kind == "ValidationError" else error.kind
+        kind = "Bad Request" if error.kind == "ValidationError" else error.kind
         members = {"message": error.message, "type": kind, "param": error.param, "code": error.status}
         return {**members, **error.members}
 
@@ -194,7 +208,16 @@ class Dialect:
 
     def answer_format(self, ask: Ask, answer_id: str) -> Format:
         """How the answer looks; the APIs that are not OpenAI's or Anthropic's are the engines' own."""
-        return format_of(ask, self.shape, answer_id=answer_id, model=ask.model or self.config.served_model)
+        model = ask.model or self.config.served_model
+        match ask.api:
+            case Api.CHAT:
+                return ChatFormat(ask, self.shape, answer_id=answer_id, model=model)
+            case Api.RESPONSES:
+                return ResponsesFormat(ask, answer_id, model, int(time.time()))  # noqa: TID251 # shown in the answer
+            case Api.MESSAGES:
+                return MessagesFormat(ask, answer_id, model, repeats_input_usage=self.shape.repeats_input_usage)
+            case _:
+                return CompletionFormat(ask, self.shape, answer_id=answer_id, model=model)
 
     # life
 

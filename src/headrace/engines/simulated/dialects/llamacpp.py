@@ -18,12 +18,15 @@ from headrace.engines.simulated.dialects.contract import (
     text_asked,
     tokens_asked,
 )
-from headrace.engines.simulated.formats import Shape, encode_json
+from headrace.engines.simulated.formats import ChunkShape, Shape, encode_json
 from headrace.engines.simulated.http import HttpRequest, Reply
 from headrace.engines.simulated.pages.llamacpp import metrics_page
 
 FILE_NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
 """What a saved slot may be called. llama.cpp refuses paths too."""
+
+
+FINGERPRINT: Mapping[str, object] = MappingProxyType({"system_fingerprint": "b0-simulated"})
 
 
 class LlamacppDialect(Dialect):
@@ -40,7 +43,13 @@ class LlamacppDialect(Dialect):
     echoes_continuation = True
     reports_transferred_as_cached = True
     head_waits_for_token = True
-    shape = Shape(chunk_members={"system_fingerprint": "b0-simulated"}, role_content=None, has_timings=True)
+    shape = Shape(
+        chat=ChunkShape(chunk=FINGERPRINT, whole=FINGERPRINT),
+        completion=ChunkShape(chunk=FINGERPRINT, whole=FINGERPRINT, usage_rides=True),
+        role_content=None,
+        tool_content="",
+        has_timings=True,
+    )
     not_found = Reply.json({"error": {"message": "File Not Found", "type": "not_found_error", "code": 404}}, 404)
 
     def check_model(self, model: str | None) -> None:
@@ -54,6 +63,10 @@ class LlamacppDialect(Dialect):
         error = AskError(400, message, kind="exceed_context_size_error")
         error.members = {"n_prompt_tokens": prompt_tokens, "n_ctx": context}
         return error
+
+    def no_embeddings(self) -> Reply:
+        message = "This server does not support embeddings. Start it with `--embeddings`"
+        return self.error(AskError(501, message, kind="not_supported_error"))
 
     def usage(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int) -> dict[str, object]:
         return {

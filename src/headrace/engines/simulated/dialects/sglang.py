@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from headrace.engines.simulated.ask import Api, Ask, AskError
+from headrace.engines.simulated.ask import Api, Ask, AskError, Body
 from headrace.engines.simulated.config import Role
 from headrace.engines.simulated.dialects.contract import (
     VERSION,
@@ -16,7 +16,7 @@ from headrace.engines.simulated.dialects.contract import (
     text_asked,
     tokens_asked,
 )
-from headrace.engines.simulated.formats import DONE, Format, Shape, encode_json
+from headrace.engines.simulated.formats import DONE, ChunkShape, Format, Shape, encode_json
 from headrace.engines.simulated.http import HttpRequest, Reply
 from headrace.engines.simulated.native_formats import SglangGenerateFormat
 from headrace.engines.simulated.pages.sglang import loads, metrics_page
@@ -26,24 +26,45 @@ BOOTSTRAP_PORT = 8998
 """`--disaggregation-bootstrap-port` where none is given. Source: SGLang's --help."""
 
 
+METADATA: Mapping[str, object] = MappingProxyType({"metadata": {"weight_version": "simulated"}})
+
+
 class SglangDialect(Dialect):
     """`python -m sglang.launch_server`. It does not check the model's name."""
 
     apis = api_table(*Api)
     extensions = frozenset(
         "bootstrap_host bootstrap_port bootstrap_room continue_final_message ebnf ignore_eos input_ids json_schema "
-        "min_tokens priority regex rid sampling_params".split()
+        "min_tokens priority regex return_token_ids rid sampling_params".split()
     )
     id_prefixes = MappingProxyType(dict.fromkeys(Api, ""))
     owned_by = "sglang"
     head_waits_for_token = True
     shape = Shape(
-        final_choice_members={"matched_stop": None},
-        message_members={"reasoning_content": None, "tool_calls": None},
+        chat=ChunkShape(
+            choice={"matched_stop": None},
+            first_choice={"matched_stop": None},
+            final_choice={"matched_stop": None},
+            delta={"reasoning_content": None},
+            whole=METADATA,
+            message={"reasoning_content": None},
+        ),
+        completion=ChunkShape(
+            chunk={"usage": None},
+            choice={"matched_stop": None},
+            final_choice={"matched_stop": None},
+            whole=METADATA,
+            finish_rides=True,
+        ),
+        tool_content="",
     )
 
     def check_model(self, model: str | None) -> None:
         """Any name will do, and is echoed."""
+
+    def check_body(self, body: Body) -> None:
+        """An empty list of tools is none."""
+        body.tools = body.tools or None
 
     def read(self, api: Api, request: HttpRequest) -> Ask:
         ask = super().read(api, request)
@@ -56,6 +77,12 @@ class SglangDialect(Dialect):
 
     def output_limit(self, ask: Ask, prompt_tokens: int) -> int:
         context = self.config.context_tokens
+        if ask.max_tokens is not None and ask.max_tokens > context and ask.api is not Api.GENERATE:
+            message = (
+                f"max_completion_tokens is too large: {ask.max_tokens}.This model supports at most {context} "
+                "completion tokens."
+            )
+            raise AskError(400, message)
         if prompt_tokens < context and ask.max_tokens is not None and prompt_tokens + ask.max_tokens > context:
             total = prompt_tokens + ask.max_tokens
             message = (
@@ -73,7 +100,17 @@ class SglangDialect(Dialect):
         )
         return AskError(400, message)
 
-    def error(self, error: AskError) -> Reply:
+    def no_embeddings(self) -> Reply:
+        message = "This model does not appear to be an embedding model by default."
+        return self.error(AskError(400, message))
+
+    def usage(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int) -> dict[str, object]:
+        usage = super().usage(prompt_tokens, completion_tokens, cached_tokens)
+        return {**usage, "reasoning_tokens": 0, "completion_tokens_details": None}
+
+    def error(self, error: AskError, api: Api | None = None) -> Reply:
+        if api is Api.MESSAGES:
+            return self.messages_error(error)
         return Reply.json({"object": "error", **self.error_members(error)}, error.status)
 
     def error_event(self, error: AskError) -> bytes:

@@ -8,7 +8,7 @@ import msgspec
 from headrace.engines.simulated.ask import VALIDATION, Api, Ask, AskError, Body, token_prompt
 from headrace.engines.simulated.config import EngineConfig
 from headrace.engines.simulated.dialects.contract import VERSION, Dialect, Ending, Host, Route, api_table
-from headrace.engines.simulated.formats import DONE, Format, Shape, encode_json
+from headrace.engines.simulated.formats import DONE, ChunkShape, Format, Shape, encode_json
 from headrace.engines.simulated.http import HttpRequest, Reply
 from headrace.engines.simulated.native_formats import TritonGenerateFormat
 from headrace.engines.simulated.pages.tensorrt_llm import iteration_statistics, metrics_page, triton_page
@@ -36,9 +36,13 @@ class TensorrtLlmDialect(Dialect):
     refuses_unknown = True
     owned_by = "tensorrt_llm"
     shape = Shape(
-        chunk_members={},
-        choice_members={"avg_decoded_tokens_per_iter": None, "stop_reason": None},
-        message_members={"reasoning_content": None, "tool_calls": []},
+        chat=ChunkShape(
+            choice={"stop_reason": None},
+            first_choice={"stop_reason": None},
+            whole_choice={"stop_reason": None},
+            message={"reasoning_content": None, "tool_calls": []},
+        ),
+        completion=ChunkShape(choice={"stop_reason": None}, whole_choice={"stop_reason": None}, finish_rides=True),
     )
 
     def __init__(self, config: EngineConfig) -> None:
@@ -68,7 +72,7 @@ class TensorrtLlmDialect(Dialect):
         )
         return AskError(400, message)
 
-    def error(self, error: AskError) -> Reply:
+    def error(self, error: AskError, api: Api | None = None) -> Reply:
         if error.kind == VALIDATION:
             return Reply.json({"error": error.message}, 400)
         return Reply.json({"object": "error", **self.error_members(error)}, error.status)
@@ -179,7 +183,7 @@ class TritonDialect(TensorrtLlmDialect):
             return TritonGenerateFormat(self.config.served_model)
         return super().answer_format(ask, answer_id)
 
-    def error(self, error: AskError) -> Reply:
+    def error(self, error: AskError, api: Api | None = None) -> Reply:
         return Reply.json({"error": error.message}, error.status)
 
     def loading_share_listening(self) -> float:

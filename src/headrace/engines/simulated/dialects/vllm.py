@@ -1,6 +1,7 @@
 """vLLM's language. Source: vLLM 0.32.0 run on CPU, 0.33.0's wheel (entrypoints/openai, entrypoints/serve)."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from headrace.engines.simulated.ask import Api, Ask, AskError, Body
 from headrace.engines.simulated.config import EngineConfig
@@ -15,13 +16,26 @@ from headrace.engines.simulated.dialects.contract import (
     text_asked,
     tokens_asked,
 )
-from headrace.engines.simulated.formats import Shape
+from headrace.engines.simulated.formats import ChunkShape, Shape
 from headrace.engines.simulated.http import HttpRequest, Reply
 from headrace.engines.simulated.pages.vllm import metrics_page
 from headrace.engines.simulated.transfer import Fetch, Hold
 from headrace.simulation.outcome import Refusal
 
 REMOTE_MEMBERS = ("remote_engine_id", "remote_request_id", "remote_host", "remote_port", "remote_block_ids")
+
+
+FINGERPRINT: Mapping[str, object] = MappingProxyType({"system_fingerprint": "vllm-simulated"})
+WHOLE: Mapping[str, object] = MappingProxyType(
+    {
+        "service_tier": None,
+        **FINGERPRINT,
+        "kv_transfer_params": None,
+        "ec_transfer_params": None,
+        "metrics": None,
+    }
+)
+"""Members of every whole answer."""
 
 
 class VllmDialect(Dialect):
@@ -34,9 +48,27 @@ class VllmDialect(Dialect):
     )
     owned_by = "vllm"
     shape = Shape(
-        choice_members={"token_ids": None},
-        final_choice_members={"stop_reason": None},
-        message_members={"refusal": None, "reasoning": None},
+        chat=ChunkShape(
+            first_chunk={"prompt_token_ids": None, "prompt_text": None},
+            last_chunk=FINGERPRINT,
+            choice={"token_ids": None},
+            final_choice={"stop_reason": None},
+            whole={**WHOLE, "prompt_logprobs": None, "prompt_token_ids": None, "prompt_text": None},
+            whole_choice={"token_ids": None, "routed_experts": None},
+            message=dict.fromkeys(("refusal", "annotations", "audio", "function_call", "reasoning")),
+            finish_rides=True,
+        ),
+        completion=ChunkShape(
+            last_chunk=FINGERPRINT,
+            choice={"stop_reason": None, "prompt_token_ids": None, "token_ids": None},
+            whole=WHOLE,
+            whole_choice=dict.fromkeys(
+                ("stop_reason", "token_ids", "prompt_logprobs", "prompt_token_ids", "routed_experts")
+            ),
+            finish_rides=True,
+        ),
+        tool_id_prefix="chatcmpl-tool-",
+        repeats_input_usage=True,
     )
 
     def check_body(self, body: Body) -> None:
@@ -54,21 +86,31 @@ class VllmDialect(Dialect):
         if ask.max_tokens is not None and ask.max_tokens > context:
             message = (
                 f"max_tokens={ask.max_tokens} cannot be greater than max_model_len={context}. Please request fewer "
-                "output tokens."
+                f"output tokens. (parameter=max_tokens, value={ask.max_tokens})"
             )
             raise AskError(400, message, param="max_tokens")
         return super().output_limit(ask, prompt_tokens)
 
     def too_long(self, ask: Ask, prompt_tokens: int) -> AskError:
+        """It stops counting one beyond the context, so that the true length is not told."""
+        context = self.config.context_tokens
         message = (
-            f"This model's maximum context length is {self.config.context_tokens} tokens. However, your request has "
-            f"{prompt_tokens} input tokens. Please reduce the length of the input messages."
+            f"This model's maximum context length is {context} tokens. However, your prompt contains at least "
+            f"{context + 1} input tokens, which exceeds this limit even without any output tokens. Please reduce the "
+            f"length of the input prompt. (parameter=input_tokens, value={context + 1})"
         )
         return AskError(400, message, param="input_tokens")
 
     def queue_full(self, refusal: Refusal) -> AskError:
         message = "The engine is currently busy and cannot accept new requests. Please try again later."
         return AskError(503, message, kind="Service Unavailable")
+
+    def error(self, error: AskError, api: Api | None = None) -> Reply:
+        return self.messages_error(error) if api is Api.MESSAGES else super().error(error)
+
+    def usage(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int) -> dict[str, object]:
+        usage = super().usage(prompt_tokens, completion_tokens, cached_tokens)
+        return {**usage, "completion_tokens_details": None}
 
     def cut_error(self) -> AskError:
         message = "EngineCore encountered an issue. See stack trace (above) for the root cause."

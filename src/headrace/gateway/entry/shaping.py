@@ -124,19 +124,20 @@ class Shaper:
         else:
             name, what = continuation.field if continuation else "messages", "continuing the last message"
         why = "; ".join(f"{engine} {reason}" for engine, reason in sorted(reasons.items()))
-        able = ", ".join(sorted(kind.value for kind in DRIVERS if self._could(asked, kind)))
+        able = ", ".join(sorted(kind.value for kind in DRIVERS if self._could(asked, kind, path)))
         message = (
             f"{what} is not possible for model {model.name!r} at {path}: {why}"
             + (f". Engines that could: {able}" if able else "")
         )  # fmt: skip
         return RequestError(ErrorCode.UNSUPPORTED_PARAMETER, message, param=name)
 
-    def _could(self, asked: Asked, kind: EngineKind) -> bool:
+    def _could(self, asked: Asked, kind: EngineKind, path: str) -> bool:
         """Whether an engine, set up well, has words for the constraint."""
-        if asked.constraint is None or asked.continuation is not None:
+        dialect = driver_for(kind).dialect
+        if asked.constraint is None or asked.continuation is not None or path not in dialect.paths:
             return False
         try:
-            driver_for(kind).dialect.structured(asked.constraint, asked.api)
+            dialect.structured(asked.constraint, asked.api)
         except CannotSayError:
             return False
         return kind is not EngineKind.OPENAI

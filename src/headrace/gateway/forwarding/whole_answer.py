@@ -19,6 +19,7 @@ class Envelope(msgspec.Struct):
     id: str | None = None
     usage: Usage | None = None
     error: msgspec.Raw = _NULL
+    object: str | None = None
     status: str | None = None
     """Of a Responses answer."""
     choices: list[FinishedChoice] | None = None
@@ -28,8 +29,8 @@ class Envelope(msgspec.Struct):
         """What an engine's error would say, where an answer with status 200 is none after all; None where it is one."""
         if self.error != _NULL:
             return msgspec.json.encode({"error": self.error})
-        if self.status == "failed":
-            return aborted(self.status)
+        if self.status == "failed" or self.object == "error":
+            return aborted(self.status or self.object)
         for choice in self.choices or ():
             if choice.finish_reason in FAILED_REASONS:
                 return aborted(choice.finish_reason)

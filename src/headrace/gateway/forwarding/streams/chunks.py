@@ -35,6 +35,7 @@ class Choice(msgspec.Struct):
 
 
 class Chunk(msgspec.Struct):
+    object: str | None = None
     choices: list[Choice] | None = None
     usage: Usage | None = None
     error: msgspec.Raw = msgspec.Raw(b"null")
@@ -136,7 +137,7 @@ class ChunkWatch:
             chunk = _decode(payload)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             return True  # not ours to judge: the caller gets what the engine said
-        if bytes(chunk.error) != b"null":
+        if bytes(chunk.error) != b"null" or chunk.object == "error":  # SGLang and TensorRT-LLM have flat ones too
             self.error = payload
             return False
         if chunk.usage is not None:

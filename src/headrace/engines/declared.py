@@ -24,12 +24,14 @@ FOLDER_ENGINES = (EngineKind.VLLM, EngineKind.SGLANG, EngineKind.TENSORRT_LLM)
 
 
 def lint_engines(declaration: Declaration) -> Iterator[Finding]:
-    """Yield what the engines of the pools that headrace runs cannot do."""
+    """Yield what the engines of the pools cannot do; of those that run elsewhere, what the gateway cannot do there."""
     for name, pool in declaration.pools.items():
         model = declaration.models.get(pool.model)
+        driver = driver_for(pool.engine)
+        if pool.is_remote and pool.options.prefix_cache.tenant_isolation and not driver.dialect.salted_paths:
+            yield _finding(pool, ("pools", name), _no_isolation(pool))
         if pool.is_remote or model is None:
             continue
-        driver = driver_for(pool.engine)
         for problem in driver.check_options(stand_in_spec(name, pool, model)):
             yield _finding(pool, ("pools", name), problem)
         yield from _old_flags(pool, ("pools", name))
@@ -83,6 +85,15 @@ def stand_in_spec(name: str, pool: Pool, model: Model) -> ReplicaSpec:
         draft_path=STAND_IN if has_draft else None,
         trust_remote_code=form.trust_remote_code,
         weight_bytes=form.weight_bytes or 1,  # what the files have is known once they are here
+    )
+
+
+def _no_isolation(pool: Pool) -> OptionProblem:
+    """The one option that the gateway carries out, and so holds for engines that run elsewhere too."""
+    return OptionProblem(
+        key=("prefix_cache", "tenant_isolation"),
+        message=f"is not possible on {pool.engine.value}, which has no cache_salt",
+        lacks="prefix_cache.tenant_isolation",
     )
 
 

@@ -10,6 +10,7 @@ from headrace.domain.endpoint import EngineKind
 from headrace.engines.declared import engines_with, lint_engines
 
 MODEL = "hf:org/name@" + "a" * 40
+GGUF = "source: 'hf:org/gguf@" + "a" * 40 + "#m.gguf', sha256: '" + "0" * 64 + "'"
 
 
 def problems(pool: str, model: str = f"source: '{MODEL}'") -> list[Problem]:
@@ -55,10 +56,18 @@ def test_a_section_for_one_engine_is_pointed_at():
 
 def test_a_section_for_one_engine_replaces_the_pools():
     """What llama.cpp lacks is taken out for it alone."""
-    model = "source: 'hf:org/gguf@" + "a" * 40 + "#m.gguf', sha256: '" + "0" * 64 + "'"
     pool = "engine: llamacpp, parallel: {tensor: 4}"
-    assert [problem.key for problem in problems(pool, model)] == ["pools.p.parallel.tensor"]
-    assert problems(pool + ", per_engine: {llamacpp: {parallel: {}}}", model) == []
+    assert [problem.key for problem in problems(pool, GGUF)] == ["pools.p.parallel.tensor"]
+    assert problems(pool + ", per_engine: {llamacpp: {parallel: {}}}", GGUF) == []
+
+
+@pytest.mark.parametrize("place", ["replicas: 1", "endpoints: ['http://127.0.0.1:1']"])
+def test_tenants_cannot_be_kept_apart_on_llamacpp(place: str):
+    """Run here or elsewhere: it has no cache_salt, and the engines that have one are named."""
+    (problem,) = problems(f"engine: llamacpp, {place}, prefix_cache: {{tenant_isolation: true}}", GGUF)
+    assert problem.key == "pools.p.prefix_cache.tenant_isolation"
+    assert problem.hint is not None
+    assert problem.hint.startswith("Engines that have it: vllm, sglang, tensorrt-llm.")
 
 
 def test_remote_pools_are_not_judged():

@@ -1,5 +1,8 @@
 """Faults: how they are written, and when they happen."""
 
+import re
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -78,3 +81,11 @@ def test_unknown_members_of_a_posted_fault_are_refused():
     """A slip in a member's name does not silently do nothing."""
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"kind": "cut", "after": 3}, Fault)
+
+
+def test_the_docs_name_every_kind():
+    """docs/simulated-engine.md has a row for each fault, and none that is not one."""
+    page = (Path(__file__).parents[4] / "docs" / "simulated-engine.md").read_text()
+    rows = [line for line in page.partition("| kind |")[2].partition("## ")[0].splitlines() if line.startswith("| `")]
+    named = {kind for line in rows for kind in re.findall(r"`([a-z-]+)`", line.split("|")[1])}
+    assert named == set(FaultKind)

@@ -191,6 +191,15 @@ def test_an_engine_that_says_503_gets_no_requests(driver: Driver):
     assert driver.read_probe(ProbeReply(status=503, body=b"")) is expected
 
 
+def test_an_executor_that_is_gone_is_not_taken_for_one_that_loads():
+    """trtllm-serve lives on without its executor and says so for ever; while it starts it says that."""
+    read = driver_for(EngineKind.TENSORRT_LLM).read_probe
+    gone = b"LLM is unavailable. Please check the server logs for more details."
+    assert read(ProbeReply(status=503, body=gone)) is ProbeVerdict.DEAD
+    starting = b'{"error":{"type":"ServiceUnavailableError","code":"starting"}}'
+    assert read(ProbeReply(status=503, body=starting)) is ProbeVerdict.LOADING
+
+
 def test_the_readiness_path_generates_nothing(driver: Driver):
     """A probe must not take a place of a request: SGLang's /health does, so /ready is asked there."""
     paths = {EngineKind.SGLANG: "/ready", EngineKind.OPENAI: "/v1/models"}

@@ -4,7 +4,7 @@ Started as `standin vllm serve MODEL ...` or `standin sglang --model-path MODEL 
 the recorded --help. SIGTERM drains: vLLM then answers new requests with 500 while /health stays 200, SGLang goes on
 accepting while /ready is 503. Its worker cuts everything when it hears SIGTERM itself (it then writes `worker-heard`
 into STANDIN_NOTES, as `request-arrived` is at a slow request), and is left behind at the end, as vLLM's are.
-Behaviour: STANDIN_LOAD_S.
+While `core-dead` is in STANDIN_NOTES, /health says 503. Behaviour: STANDIN_LOAD_S.
 """
 
 import json
@@ -34,6 +34,8 @@ class Answers(BaseHTTPRequestHandler):
     def do_GET(self):
         if ENGINE == "sglang" and self.path == "/ready":
             self._reply(503 if is_leaving or time.monotonic() - STARTED < LOAD_S else 200, {})
+        elif self.path == "/health" and (NOTES / "core-dead").exists():
+            self._reply(503, {})
         elif self.path in ("/health", "/v1/models"):
             self._reply(200, {})
         else:
@@ -102,6 +104,7 @@ def main():
         sys.exit(f"{ENGINE}: error: unrecognized arguments: {' '.join(unknown)}")
     if ENGINE == "vllm":
         time.sleep(LOAD_S)  # listens only once it has loaded
+    (NOTES / "core-dead").unlink(missing_ok=True)
     (NOTES / "argv.json").write_text(json.dumps(sys.argv[2:]))
     subprocess.Popen([sys.executable, __file__, "worker"])
     signal.signal(signal.SIGTERM, drain)

@@ -18,6 +18,9 @@ from headrace.engines.tensorrt_llm.errors import translate_error
 from headrace.engines.tensorrt_llm.launch import EMITTED, OPTIONS, check, launch
 from headrace.engines.tensorrt_llm.metrics import METRICS
 
+_GONE = b"LLM is unavailable"
+"""Source: `health` in tensorrt_llm/serve/openai_server.py; it stays so for ever (NVIDIA/TensorRT-LLM#18663)."""
+
 
 class TensorrtLlmDriver:
     """See `contract.Driver`."""
@@ -29,6 +32,9 @@ class TensorrtLlmDriver:
     """200 or 503 without generating; newer versions answer every path with 503 `starting` while they load."""
 
     def read_probe(self, reply: ProbeReply) -> ProbeVerdict:
+        """See `contract.Driver`. 503 while it starts has `starting`; with these words its executor is gone for good."""
+        if reply.status == 503 and _GONE in reply.body:
+            return ProbeVerdict.DEAD
         return judge(reply)
 
     def translate_error(self, status: int, body: bytes) -> EngineError:

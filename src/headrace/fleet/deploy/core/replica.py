@@ -7,6 +7,7 @@ The shell is `replica_runner.py`. Times arrive as `now_mono_s`, chance as `jitte
     loading       ProbeAnswered(ready)                warming
     warming       WarmupAnswered                      ready
     ready         ProcessEnded                        backing-off, or crash-loop after too many
+                  ProbeAnswered(dead) again and again the same, once its processes are ended
     backing-off,  WokeUp at the retry time            fetching
     crash-loop
     any           StopRequested                       draining, then stopped
@@ -37,6 +38,11 @@ class LifeRules:
     crash_loop_deaths: int = 5
     crash_loop_window_s: float = 600.0
     crash_loop_retry_s: float = 60.0
+    watch_pause_s: float = 5.0
+    """Between two probes of a ready engine. The gateway probes too, and sooner: this one is about ending it."""
+    dead_probes: int = 3
+    """So many times in a row dead, and its processes are ended: some engines outlive their core and never recover
+    (NVIDIA/TensorRT-LLM#18663). Busy is never dead."""
     steady_s: float = 60.0
     """Ready for so long: the earlier deaths no longer lengthen the pause."""
 
@@ -191,6 +197,7 @@ class ReplicaLife:
     _retry_mono_s: float = 0.0
     _load_deadline_mono_s: float = 0.0
     _kill_reason: str = ""
+    _dead_in_a_row: int = 0
     _is_restarting: bool = False
     _is_stopping: bool = False
 
@@ -222,6 +229,8 @@ class ReplicaLife:
                 return self._state_loading(event)
             case ReplicaPhase.WARMING:
                 return self._state_warming(event)
+            case ReplicaPhase.READY:
+                return self._state_ready(event)
             case ReplicaPhase.DRAINING:
                 return [EndProcess()] if isinstance(event, IdleReached) else []
             case ReplicaPhase.BACKING_OFF | ReplicaPhase.CRASH_LOOP:
@@ -265,7 +274,8 @@ class ReplicaLife:
         match event:
             case WarmupAnswered():
                 self._enter(ReplicaPhase.READY, "ready")
-                return []
+                self._dead_in_a_row = 0
+                return [ProbeEngine(self.rules.watch_pause_s)]
             case WarmupFailed(message):
                 self.reason = message
                 return [WarmEngine(PROBE_PAUSE_S)]
@@ -273,6 +283,17 @@ class ReplicaLife:
                 return self._give_up_if_late()
             case _:
                 return []
+
+    def _state_ready(self, event: Event) -> list[Command]:
+        """Watch: a process that lives although its engine is dead would be kept for ever."""
+        if not isinstance(event, ProbeAnswered) or self._kill_reason:
+            return []
+        self._dead_in_a_row = self._dead_in_a_row + 1 if event.verdict is ProbeVerdict.DEAD else 0
+        if self._dead_in_a_row < self.rules.dead_probes:
+            return [ProbeEngine(self.rules.watch_pause_s)]
+        self._kill_reason = f"its process lived, but the engine was dead for {self._dead_in_a_row} probes in a row"
+        self.reason = self._kill_reason
+        return [EndProcess(is_hurried=True)]
 
     def _give_up_if_late(self) -> list[Command]:
         if self.now_mono_s < self._load_deadline_mono_s or self._kill_reason:

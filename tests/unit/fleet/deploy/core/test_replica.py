@@ -75,7 +75,7 @@ def test_a_replica_is_ready_only_when_it_has_answered_a_request() -> None:
     playbook.feed(ProbeAnswered(ProbeVerdict.LOADING)).expect(ProbeEngine(PROBE_PAUSE_S), phase=ReplicaPhase.LOADING)
     playbook.feed(ProbeAnswered(ProbeVerdict.READY)).expect(WarmEngine(0.0), phase=ReplicaPhase.WARMING)
     playbook.feed(WarmupFailed("503")).expect(WarmEngine(PROBE_PAUSE_S), phase=ReplicaPhase.WARMING)
-    playbook.feed(WarmupAnswered()).expect(phase=ReplicaPhase.READY)
+    playbook.feed(WarmupAnswered()).expect(ProbeEngine(5.0), phase=ReplicaPhase.READY)
     assert playbook.life.spans == [
         (ReplicaPhase.FETCHING, 5.0),
         (ReplicaPhase.LOADING, 3.0),
@@ -227,3 +227,23 @@ def test_a_stale_probe_changes_nothing() -> None:
     """An answer that arrives after the engine's death does not make it ready."""
     playbook = Playbook().ready().die().feed(ProbeAnswered(ProbeVerdict.READY)).expect(phase=ReplicaPhase.BACKING_OFF)
     playbook.feed(WarmupAnswered()).expect(phase=ReplicaPhase.BACKING_OFF)
+
+
+def test_an_engine_that_is_dead_while_its_process_lives_is_ended() -> None:
+    """Dead three times in a row, it is ended, and comes back like one that died; the reason is kept."""
+    playbook = Playbook().ready()
+    playbook.feed(ProbeAnswered(ProbeVerdict.DEAD)).expect(ProbeEngine(5.0), phase=ReplicaPhase.READY)
+    playbook.feed(ProbeAnswered(ProbeVerdict.DEAD)).expect(ProbeEngine(5.0), phase=ReplicaPhase.READY)
+    playbook.feed(ProbeAnswered(ProbeVerdict.DEAD)).expect(EndProcess(is_hurried=True), phase=ReplicaPhase.READY)
+    playbook.feed(ProbeAnswered(ProbeVerdict.DEAD)).expect(phase=ReplicaPhase.READY)
+    playbook.die().expect(WakeAt(playbook.now_mono_s + 0.5), phase=ReplicaPhase.BACKING_OFF)
+    assert "dead for 3 probes in a row" in playbook.life.reason
+
+
+@pytest.mark.parametrize("verdict", [ProbeVerdict.READY, ProbeVerdict.BUSY, ProbeVerdict.LOADING])
+def test_an_engine_that_answers_in_between_is_kept(verdict: ProbeVerdict) -> None:
+    """Busy, paused or well: none of them is dead, and the count begins anew."""
+    playbook = Playbook().ready()
+    for _ in range(5):
+        playbook.feed(ProbeAnswered(ProbeVerdict.DEAD)).feed(ProbeAnswered(ProbeVerdict.DEAD))
+        playbook.feed(ProbeAnswered(verdict)).expect(ProbeEngine(5.0), phase=ReplicaPhase.READY)

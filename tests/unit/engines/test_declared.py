@@ -61,6 +61,13 @@ def test_a_section_for_one_engine_replaces_the_pools():
     assert problems(pool + ", per_engine: {llamacpp: {parallel: {}}}", GGUF) == []
 
 
+def test_no_prompt_is_cut_in_silence():
+    """SGLang can be told to truncate what is too long: such a flag is refused, as callers are to hear of it."""
+    (problem,) = problems("engine: sglang, extra_args: [--allow-auto-truncate]")
+    assert problem.key == "pools.p.extra_args[0]"
+    assert "context_too_long" in problem.message
+
+
 @pytest.mark.parametrize("place", ["replicas: 1", "endpoints: ['http://127.0.0.1:1']"])
 def test_tenants_cannot_be_kept_apart_on_llamacpp(place: str):
     """Run here or elsewhere: it has no cache_salt, and the engines that have one are named."""

@@ -202,6 +202,9 @@ OPTIONS = frozenset(row.option for row in ROWS) | {
 EMITTED = emitted(ROWS, SOURCE)
 
 
+CUTS_PROMPTS = "--allow-auto-truncate"
+
+
 def check(spec: ReplicaSpec) -> Iterator[OptionProblem]:
     """Yield what is declared that SGLang lacks or cannot do."""
     options = spec.options
@@ -221,6 +224,12 @@ def check(spec: ReplicaSpec) -> Iterator[OptionProblem]:
         )
     if options.prefix_cache.enabled is False and options.kv_offload is not None:
         yield OptionProblem(key=("prefix_cache", "enabled"), message="must be on for a KV offload tier on SGLang")
+    if CUTS_PROMPTS in options.extra_args:
+        yield OptionProblem(
+            key=("extra_args", options.extra_args.index(CUTS_PROMPTS)),
+            message="cuts prompts that are too long without a word; callers get context_too_long instead",
+            hint="Take it out.",
+        )
 
 
 def launch(spec: ReplicaSpec) -> Launch:

@@ -10,8 +10,8 @@ from benchmarks.problem import BenchmarkError
 
 def test_a_build_with_profile_guided_optimisation_is_known_by_its_arguments() -> None:
     """Python says how it was configured; distributions do not, and are said to be what they are."""
-    assert describe_build("'--enable-optimizations' '--with-lto'", "/opt/python") == "built with PGO"
-    assert describe_build("'--prefix=/opt/python'", "/opt/python") == "built without PGO"
+    assert describe_build("'--enable-optimizations' '--with-lto'", "/usr/local/python") == "built with PGO"
+    assert describe_build("'--prefix=/usr/local/python'", "/usr/local/python") == "built without PGO"
     assert describe_build("'--prefix=/usr'", "/usr").startswith("the distribution's build")
 
 

@@ -69,6 +69,8 @@ def _round(chosen: argparse.Namespace) -> dict[str, Any]:
     finally:
         engine.terminate()
         engine.wait(20)
+        if engine.stdout is not None:
+            engine.stdout.close()
     return {
         "tokens": after["tokens"],
         "error_p50_ms": after["error_ms"]["p50"],

@@ -32,7 +32,10 @@ POLL_S = 0.02
 
 
 def run_engine(config: EngineConfig, announce: Callable[[str], None]) -> int:
-    """Serve until SIGTERM or SIGINT; returns the exit status. `announce` gets the URL once it is known."""
+    """Serve until SIGTERM or SIGINT; returns the exit status.
+
+    `announce` gets the URL: where nothing has to be loaded once it answers there, else at once.
+    """
     return uvloop.run(EngineProcess(config, announce).run())
 
 
@@ -63,9 +66,13 @@ class EngineProcess:
         gc.set_threshold(*GC_THRESHOLDS)
         self.service = Service(self._config, die=self._die)
         self.service.on_idle = self._stopped.set
-        self.service.port = self._config.port or _free_port(self._config.host)
-        self._announce(f"http://{self._config.host}:{self.service.port}")
         load_s, is_broken = self._loading()
+        if load_s == 0 and not is_broken:
+            self.service.become_ready()
+            await self._open()
+        else:
+            self.service.port = self._config.port or _free_port(self._config.host)
+        self._announce(f"http://{self._config.host}:{self.service.port}")
         bootstrap = await self._listen_for_transfers()
         watching = loop.create_task(self._keep_listening())
         try:
@@ -110,6 +117,7 @@ class EngineProcess:
             self._server = await loop.create_server(
                 lambda: Connection(self.service), self._config.host, self.service.port, backlog=BACKLOG
             )
+            self.service.port = self._server.sockets[0].getsockname()[1]
 
     def _shut(self) -> None:
         if self._server is not None:

@@ -200,6 +200,21 @@ def test_an_executor_that_is_gone_is_not_taken_for_one_that_loads():
     assert read(ProbeReply(status=503, body=starting)) is ProbeVerdict.LOADING
 
 
+def test_a_trtllm_that_starts_says_so():
+    """Newer versions answer every path with 503 `starting` while they load: alive, and not ready."""
+    body = b'{"error":{"message":"starting","type":"ServiceUnavailableError","code":"starting"}}'
+    driver = driver_for(EngineKind.TENSORRT_LLM)
+    assert driver.read_probe(ProbeReply(status=503, body=body)) is ProbeVerdict.LOADING
+    assert driver.translate_error(503, body).code is ErrorCode.ENGINE_REFUSED
+
+
+def test_no_metrics_are_read_that_reading_uses_up():
+    """trtllm-serve's /metrics is a queue of figures: whoever reads it takes them from whoever needs them."""
+    metrics = driver_for(EngineKind.TENSORRT_LLM).metrics
+    assert metrics is not None
+    assert metrics.path == "/prometheus/metrics"
+
+
 def test_the_readiness_path_generates_nothing(driver: Driver):
     """A probe must not take a place of a request: SGLang's /health does, so /ready is asked there."""
     paths = {EngineKind.SGLANG: "/ready", EngineKind.OPENAI: "/v1/models"}

@@ -20,8 +20,8 @@ from headrace.domain.endpoint import EngineKind
 from headrace.engines.contract import Driver, ProbeReply, ProbeVerdict
 from headrace.engines.registry import driver_for
 
-START_S = 300.0
-"""Both engines take 30 to 90 s on two shared cores; only a broken one still loads then."""
+START_S = 600.0
+"""Both engines take 20 to 90 s on two shared cores, more beside other loads; only a broken one still loads then."""
 
 END_S = 20.0
 """From SIGKILL until the last process is gone."""

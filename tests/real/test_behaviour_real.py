@@ -86,7 +86,7 @@ async def test_a_constraint_that_the_engine_would_ignore_is_not_ignored(stand: S
     """Nobody gets an answer without the constraint that was asked for: headrace says it in the engine's words."""
     value, keeps_to = OLD_NAMES[name]
     direct = {"model": stand.engine.served_model, "messages": [{"role": "user", "content": "Say hello."}]}
-    async with httpx.AsyncClient(base_url=stand.engine.url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=stand.engine.url, timeout=180) as client:
         ignored = await client.post("/v1/chat/completions", json={**direct, "max_tokens": 160, name: value})
     assert not keeps_to(ignored.json()["choices"][0]["message"]["content"]), "the engine took it: let the driver use it"
     answer = await stand.ask(**{name: value}, max_tokens=160)

@@ -97,7 +97,7 @@ def test_a_last_assistant_message_is_not_continued_unasked(running: RealEngine) 
                 "temperature": 0,
                 "max_tokens": 12,
             },
-            timeout=60,
+            timeout=180,
         ).json()
         assert unasked["text"] == as_user["choices"][0]["message"]["content"]
 
@@ -107,12 +107,12 @@ def test_a_prompt_of_token_ids_is_continued(running: RealEngine) -> None:
     path = "/tokenize" if running.kind is EngineKind.VLLM else "/v1/tokenize"
     text = "The capital of France is"
     asked = {"model": running.served_model, "prompt": text, "add_special_tokens": False}
-    ids = httpx.post(running.url + path, json=asked, timeout=60).json()["tokens"]
+    ids = httpx.post(running.url + path, json=asked, timeout=180).json()["tokens"]
     said = [
         httpx.post(
             f"{running.url}/v1/completions",
             json={"model": running.served_model, "prompt": prompt, "max_tokens": 5, "temperature": 0},
-            timeout=60,
+            timeout=180,
         ).json()
         for prompt in (text, ids)
     ]

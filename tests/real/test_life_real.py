@@ -75,7 +75,7 @@ async def test_sigterm_with_a_drain_time_lets_the_stream_finish(real_engine: Rea
 async def ask_directly(engine: RealEngine) -> int:
     """Status of a small request sent past the gateway; 0 where the connection is refused."""
     body = {"model": engine.served_model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
-    async with httpx.AsyncClient(base_url=engine.url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=engine.url, timeout=180) as client:
         try:
             return (await client.post("/v1/chat/completions", json=body)).status_code
         except httpx.TransportError:

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import contextlib
 import sys
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +12,7 @@ from statistics import median
 
 import yaml
 
-from benchmarks.fit.embedded import SHAPE, running_embedded
+from benchmarks.fit.embedded import SHAPE, RunningServer, cpu_clock, running_embedded
 from benchmarks.fit.streams import Server, plan_of
 from benchmarks.fit.verdict import judge
 from benchmarks.machine import busy_cpu_s, read_machine
@@ -21,6 +22,7 @@ from headrace.simulation.model import CacheKind
 from headrace.simulation.replay import replay
 from headrace.simulation.samples import EngineShape, MeasuredRun, PlannedRequest, Samples, parse_samples
 
+TIME_NOTE = ", moments in its own CPU seconds"
 KINDS = {
     "llamacpp": CacheKind.SLOTS,
     "vllm": CacheKind.BLOCK_HASH,
@@ -74,12 +76,18 @@ def _add_server(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, default=2, help="of the embedded engine")
     parser.add_argument("--stagger", type=float, default=0.005, help="seconds between the streams of a run")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--engine-cpu-time",
+        action="store_true",
+        help="measure moments in the CPU seconds of the embedded engine: for a busy machine, with --threads 1",
+    )
 
 
 @contextlib.contextmanager
-def server_of(options: argparse.Namespace) -> Iterator[tuple[str, str, str]]:
+def server_of(options: argparse.Namespace) -> Iterator[RunningServer]:
     if options.url:
-        yield options.url, options.model, getattr(options, "engine_name", "") or "unnamed"
+        engine = getattr(options, "engine_name", "") or "unnamed"
+        yield RunningServer(url=options.url, model=options.model, engine=engine)
         return
     with running_embedded(options.threads) as running:
         yield running
@@ -102,16 +110,12 @@ def measure(options: argparse.Namespace) -> int:
         for length in options.lengths.split(",")
         for streams in options.streams.split(",")
     ]
-    with server_of(options) as (url, model, engine):
-        runs = asyncio.run(
-            measure_plans(
-                Server(url, model, options.seed, has_slots=not options.url), plans * options.repeats, warm_up=plans
-            )
-        )
+    with server_of(options) as running:
+        runs = measure_plans(running, options, options.seed, plans * options.repeats, warm_up=plans)
     machine = read_machine()
     samples = Samples(
-        engine=engine,
-        model=model,
+        engine=running.engine + (TIME_NOTE if options.engine_cpu_time else ""),
+        model=running.model,
         hardware=f"{machine.processor}, {machine.cores} cores",
         measured_at=datetime.now(tz=UTC).isoformat(timespec="seconds"),
         shape=shape,
@@ -121,29 +125,42 @@ def measure(options: argparse.Namespace) -> int:
     return 0
 
 
-async def measure_plans(
-    server: Server, plans: list[list[PlannedRequest]], *, warm_up: list[list[PlannedRequest]]
+def measure_plans(
+    running: RunningServer,
+    options: argparse.Namespace,
+    seed: int,
+    plans: list[list[PlannedRequest]],
+    *,
+    warm_up: list[list[PlannedRequest]],
 ) -> list[MeasuredRun]:
-    try:
-        await server.calibrate_length()
-        for plan in warm_up:
-            await server.run(plan)
-        runs: list[MeasuredRun] = []
-        for plan in plans:
-            busy_before_s = busy_cpu_s()
-            run = await server.run(plan)
-            runs.append(run)
-            took_s = max(request.ended_at_s for request in run.requests)
-            print(
-                f"{len(plan)} streams x {plan[0].input_tokens} tokens: "
-                f"TTFT p50 {median(request.ttft_s for request in run.requests) * 1000:.0f} ms, "
-                f"TPOT p50 {median(request.tpot_s or 0 for request in run.requests) * 1000:.1f} ms, "
-                f"machine busy {(busy_cpu_s() - busy_before_s) / took_s:.2f} cores",
-                flush=True,
-            )
-        return runs
-    finally:
-        await server.close()
+    """Run plans one after the other, and say of each how busy the machine was."""
+
+    async def run_all() -> list[MeasuredRun]:
+        clock = cpu_clock(running.pid) if options.engine_cpu_time and running.pid else time.perf_counter
+        server = Server(running.url, running.model, seed, has_slots=running.pid is not None, clock=clock)
+        try:
+            await server.calibrate_length()
+            for plan in warm_up:
+                await server.run(plan)
+            return [await _run_one(server, plan) for plan in plans]
+        finally:
+            await server.close()
+
+    return asyncio.run(run_all())
+
+
+async def _run_one(server: Server, plan: list[PlannedRequest]) -> MeasuredRun:
+    busy_before_s, started_mono_s = busy_cpu_s(), time.monotonic()
+    run = await server.run(plan)
+    busy_cores = (busy_cpu_s() - busy_before_s) / (time.monotonic() - started_mono_s)
+    print(
+        f"{len(plan)} streams x {plan[0].input_tokens} tokens: "
+        f"TTFT p50 {median(request.ttft_s for request in run.requests) * 1000:.0f} ms, "
+        f"TPOT p50 {median(request.tpot_s or 0 for request in run.requests) * 1000:.1f} ms, "
+        f"machine busy {busy_cores:.2f} cores",
+        flush=True,
+    )
+    return run
 
 
 def fit_samples(options: argparse.Namespace) -> int:
@@ -182,17 +199,17 @@ def compare(options: argparse.Namespace) -> int:
     plan = plan_of(
         prediction["streams"], prediction["input_tokens"], prediction["output_tokens"], prediction["stagger_s"]
     )
-    with server_of(options) as (url, model, engine):
-        runs = asyncio.run(
-            measure_plans(
-                Server(url, model, options.seed + 1, has_slots=not options.url), [plan] * options.runs, warm_up=[plan]
-            )
-        )
+    with server_of(options) as running:
+        runs = measure_plans(running, options, options.seed + 1, [plan] * options.runs, warm_up=[plan])
     verdicts = judge(prediction["ttft_p50_s"], prediction["tpot_p50_s"], runs)
     lines = [verdict.line() for verdict in verdicts]
     write(
         options.out,
-        {"engine": engine, "verdicts": lines, "runs": [run.model_dump(mode="json") for run in runs]},
+        {
+            "engine": running.engine + (TIME_NOTE if options.engine_cpu_time else ""),
+            "verdicts": lines,
+            "runs": [run.model_dump(mode="json") for run in runs],
+        },
     )
     print("\n".join(lines))
     return 0 if all(verdict.is_met for verdict in verdicts) else 3

@@ -7,7 +7,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -30,9 +31,27 @@ SHAPE = EngineShape(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningServer:
+    """A server under measurement."""
+
+    url: str
+    model: str
+    engine: str
+    """Name and version."""
+    pid: int | None = None
+    """Of its process, if it was started here."""
+
+
+def cpu_clock(pid: int) -> Callable[[], float]:
+    """Return a clock that shows the CPU seconds a process has used. Source: clock_gettime(2), Linux's clock ids."""
+    clock_id = (~pid << 3) | 2
+    return lambda: time.clock_gettime(clock_id)
+
+
 @contextlib.contextmanager
-def running_embedded(threads: int) -> Iterator[tuple[str, str, str]]:
-    """Start the engine; yield its URL, its model and its name with version."""
+def running_embedded(threads: int) -> Iterator[RunningServer]:
+    """Start the engine; killed at the end."""
     model = ModelStore(load_settings().cache_dir).ensure_now(BUILTIN_SOURCE, BUILTIN_SHA256, "q8_0")
     with tempfile.TemporaryDirectory(prefix="headrace-fit-") as folder:
         port = _free_port()
@@ -54,7 +73,8 @@ def running_embedded(threads: int) -> Iterator[tuple[str, str, str]]:
         try:
             url = f"http://127.0.0.1:{port}"
             _wait_until_ready(url, process)
-            yield url, BUILTIN_MODEL, f"llama.cpp (xllamacpp {version('xllamacpp')}), {threads} threads"
+            name = f"llama.cpp (xllamacpp {version('xllamacpp')}), {threads} threads"
+            yield RunningServer(url=url, model=BUILTIN_MODEL, engine=name, pid=process.pid)
         finally:
             process.kill()
             process.wait()

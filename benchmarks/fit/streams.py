@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 import time
+from collections.abc import Callable
 
 import httpx
 
@@ -23,11 +24,14 @@ REQUEST_TIMEOUT_S = 900.0
 class Server:
     """One server under measurement, with prompts of exact lengths that share no prefix."""
 
-    def __init__(self, url: str, model: str, seed: int, *, has_slots: bool) -> None:
+    def __init__(
+        self, url: str, model: str, seed: int, *, has_slots: bool, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
         # A connection for each request: llama.cpp closes idle ones, at times just when they are used again.
         limits = httpx.Limits(max_keepalive_connections=0)
         self._client = httpx.AsyncClient(base_url=url, timeout=REQUEST_TIMEOUT_S, limits=limits)
         self._model = model
+        self._now_s = clock
         self._random = random.Random(seed)
         self._has_slots = has_slots
         """llama.cpp: each stream of a run names its slot. The engine would choose by last use, and computes prompts in
@@ -58,7 +62,7 @@ class Server:
 
     async def run(self, plan: list[PlannedRequest]) -> MeasuredRun:
         """Send a plan's requests, each at its time; return what was measured."""
-        started_mono_s = time.perf_counter()
+        started_mono_s = self._now_s()
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(self._request(planned, index, started_mono_s)) for index, planned in enumerate(plan)
@@ -70,7 +74,7 @@ class Server:
         if self._has_slots:
             body["id_slot"] = index
         await asyncio.sleep(planned.sent_at_s)
-        sent_at_s = time.perf_counter() - started_mono_s
+        sent_at_s = self._now_s() - started_mono_s
         first_at_s = last_at_s = 0.0
         usage: dict[str, int] = {}
         async with self._client.stream("POST", "/v1/completions", json=body) as answer:
@@ -79,7 +83,7 @@ class Server:
             async for line in answer.aiter_lines():
                 if not line.startswith("data: {"):
                     continue
-                now_s = time.perf_counter() - started_mono_s
+                now_s = self._now_s() - started_mono_s
                 event = json.loads(line[6:])
                 usage = event.get("usage") or usage
                 if event.get("choices"):

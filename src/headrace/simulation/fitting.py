@@ -1,7 +1,7 @@
 """Fits step times to measured runs: replay, solve, replay with what was found, until the schedule stands still.
 
 Who was in which step depends little on how long steps take, and given that, every measured moment is a sum of step
-times, each a sum of coefficients: a non-negative least-squares problem.
+times, each a sum of coefficients: a non-negative least-squares problem in which far outliers count less.
 """
 
 from collections import Counter, defaultdict
@@ -11,12 +11,14 @@ from statistics import median
 
 from headrace.simulation.calibration import Calibration, FitQuality, RowPoint, StepCoefficients
 from headrace.simulation.curve_clock import share_of
-from headrace.simulation.least_squares import Row, solve_non_negative
+from headrace.simulation.least_squares import Row, solve_robustly
 from headrace.simulation.replay import Replay, ReplayedRequest, StepCounts, replay
 from headrace.simulation.samples import EngineShape, MeasuredRequest, MeasuredRun, Samples
 
 ROUNDS = 12
 """Schedules stand still after two or three."""
+NOISE_S = 0.003
+"""Moments are not measured better than this: errors of short times count as if these were longer."""
 KNOT_RATIO = 1.4
 """Points of the curve are at least this far apart."""
 
@@ -29,7 +31,7 @@ def fit(samples: Samples) -> Calibration:
         replays = [replay(samples.shape, calibration, run.requests) for run in runs]
         knots = choose_knots(step for each in replays for step in each.steps)
         rows = [row for run, each in zip(runs, replays, strict=True) for row in _equations(run, each, knots)]
-        following = _with_solution(calibration, knots, solve_non_negative(rows))
+        following = _with_solution(calibration, knots, solve_robustly(rows))
         if following == calibration:
             break
         calibration = following
@@ -125,7 +127,8 @@ def _columns(steps: Sequence[StepCounts], knots: Sequence[int]) -> list[list[flo
     return columns
 
 
-def _scaled(left: Sequence[float], right: float, unit: float) -> Row:
+def _scaled(left: Sequence[float], right: float, seconds: float) -> Row:
+    unit = seconds + NOISE_S
     return tuple(value / unit for value in left), right / unit
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.simulation.least_squares import solve_non_negative
+from headrace.simulation.least_squares import solve_non_negative, solve_robustly
 
 
 def test_an_exact_solution_is_found() -> None:
@@ -31,3 +31,11 @@ def test_unknowns_of_very_different_size_are_told_apart() -> None:
     rows = [((steps, pairs), steps * truth[0] + pairs * truth[1]) for steps, pairs in ((1, 1e6), (5, 2e6), (40, 1e3))]
 
     assert solve_non_negative(rows) == pytest.approx(truth, rel=1e-6)
+
+
+def test_outliers_count_less() -> None:
+    """Two of twelve measurements are half as long again; the answer stays where the others are."""
+    rows = [((1.0,), 1.0 + 0.01 * (index % 3 - 1)) for index in range(10)] + [((1.0,), 1.5), ((1.0,), 1.5)]
+
+    assert solve_non_negative(rows)[0] == pytest.approx(1.083, abs=0.01)
+    assert solve_robustly(rows)[0] == pytest.approx(1.0, abs=0.01)

@@ -121,8 +121,8 @@ async def test_answers_have_the_shape_of_recorded_ones(dialect: DialectKind, nam
     request = json.loads((folder / f"{name}.request.json").read_text())
     recorded = (folder / f"{name}.response").read_text()
     body = request["body"]
-    if body == "word repeated 3000 times as the prompt":  # not kept in full
-        pytest.skip("the recorded request is only described")
+    if body == "word repeated 3000 times as the prompt":  # not recorded in full
+        body = {"messages": [{"role": "user", "content": "word " * 3000}], "max_tokens": 4, "stream": "stream" in name}
     is_cut = any(mark in recorded for mark in ('"finish_reason":"length"', '"max_tokens"', "response.incomplete"))
     tokens = 500 if is_cut or '"status":"incomplete"' in recorded else 5
     async with serving(simulated(dialect, answer_tokens=(tokens, tokens))) as (service, client):

@@ -136,5 +136,5 @@ class EngineModel:
                 f"without chunked prefill a prompt of {self.bounds.context_tokens} tokens (the context) has to fit one "
                 f"step; max_batched_tokens is {self.bounds.max_batched_tokens}"
             )
-        if self.host and self.kv.kind is not CacheKind.BLOCK_HASH:
-            raise ValueError(f"a host tier is modelled for {CacheKind.BLOCK_HASH} caches only, not for {self.kv.kind}")
+        if self.host and self.kv.kind is CacheKind.SLOTS:
+            raise ValueError(f"a host tier is not modelled for {self.kv.kind}")

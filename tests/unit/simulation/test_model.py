@@ -22,11 +22,10 @@ def test_without_chunks_the_budget_must_hold_the_context() -> None:
         small_model(is_prefill_chunked=False, max_batched_tokens=99)
 
 
-@pytest.mark.parametrize("kind", [CacheKind.RADIX, CacheKind.SLOTS])
-def test_a_host_tier_needs_named_blocks(kind: CacheKind) -> None:
+def test_a_host_tier_behind_slots_is_refused() -> None:
     """What is not modelled is refused, not ignored."""
     with pytest.raises(ValueError, match="host tier"):
-        small_model(kind=kind, block_tokens=1, host=HostTier(total_blocks=1, return_bytes_per_s=1.0))
+        small_model(kind=CacheKind.SLOTS, block_tokens=1, host=HostTier(total_blocks=1, return_bytes_per_s=1.0))
 
 
 def test_a_transfer_takes_latency_and_size() -> None:

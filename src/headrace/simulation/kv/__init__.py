@@ -11,10 +11,11 @@ __all__ = ["CacheMatch", "KvCache", "cache_for"]
 
 def cache_for(model: EngineModel) -> KvCache:
     """Return an empty KV memory of the model's kind."""
+    host_blocks = model.host.total_blocks if model.host else 0
     match model.kv.kind:
         case CacheKind.BLOCK_HASH:
-            return BlockHashCache(model.kv, host_blocks=model.host.total_blocks if model.host else 0)
+            return BlockHashCache(model.kv, host_blocks=host_blocks)
         case CacheKind.RADIX:
-            return RadixCache(model.kv)
+            return RadixCache(model.kv, host_blocks=host_blocks)
         case CacheKind.SLOTS:
             return SlotCache(model.kv, slots=model.bounds.max_sequences)

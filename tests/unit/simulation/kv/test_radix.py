@@ -7,8 +7,8 @@ from headrace.simulation.model import CacheKind, KvModel
 from headrace.simulation.sequence import LiveSequence
 
 
-def tree(blocks: int = 100, page: int = 1) -> RadixCache:
-    return RadixCache(KvModel(total_blocks=blocks, block_tokens=page, kind=CacheKind.RADIX))
+def tree(blocks: int = 100, page: int = 1, host: int = 0) -> RadixCache:
+    return RadixCache(KvModel(total_blocks=blocks, block_tokens=page, kind=CacheKind.RADIX), host_blocks=host)
 
 
 def run_through(cache: RadixCache, name: str, tokens, output: int = 0, **fields) -> int:
@@ -101,3 +101,35 @@ def test_clearing_keeps_what_is_in_use() -> None:
 
     assert cache.idle_blocks == 0
     assert cache.shared_blocks == 3
+
+
+def test_the_host_keeps_what_was_evicted_and_gives_it_back() -> None:
+    """What lies on the host is found behind what lies on the device, and moves up when it is published."""
+    cache = tree(blocks=20, host=15)
+    run_through(cache, "a", range(10))
+    cache.take(20)
+    cache.give_back(20)
+    assert (cache.shared_blocks, cache.host_blocks) == (0, 10)
+
+    again = LiveSequence(request("again", prompt=(*range(8), 99, 98)), 0, 0.0, 10_000)
+    found = cache.match(again)
+    assert (found.device_tokens, found.host_tokens) == (0, 8)
+    cache.take(8)
+    cache.publish(again, 8)
+
+    assert (cache.shared_blocks, cache.host_blocks, cache.private_blocks) == (8, 2, 0)
+
+
+def test_a_full_host_forgets_the_oldest() -> None:
+    """Two prompts do not fit on the host: the one evicted first, which was used longest ago, is gone."""
+    cache = tree(blocks=20, host=15)
+    run_through(cache, "old", range(10))
+    run_through(cache, "young", range(100, 110))
+    cache.take(20)
+    cache.give_back(20)
+
+    assert cache.host_blocks == 10
+    for name, start, tokens in (("old again", 0, 0), ("young again", 100, 9)):
+        sequence = LiveSequence(request(name, prompt=range(start, start + 10)), 0, 0.0, 10_000)
+        assert cache.match(sequence).host_tokens == tokens
+        cache.abandon(sequence)

@@ -63,7 +63,7 @@ class InferenceRequest(msgspec.Struct, kw_only=True):
 
         `asks_usage`: put `stream_options.include_usage` in, where the caller left it out.
         """
-        asks_usage = asks_usage and self.adds_usage
+        asks_usage = asks_usage and self.is_stream and self.adds_usage
         if served_model == self.requested_model:
             if not asks_usage:
                 return self.body

@@ -7,7 +7,6 @@ path they would cost as much as half of all the checks together (docs/decisions/
 from dataclasses import dataclass
 from time import monotonic
 
-import msgspec
 import structlog
 
 from headrace.domain.clock import Clock
@@ -29,6 +28,7 @@ from headrace.gateway.routing.pins import AnswerPins
 from headrace.gateway.routing.router import Router
 
 log = structlog.get_logger("headrace.gateway")
+RESPONSES = ApiDialect.RESPONSES.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +187,8 @@ class Pipeline:
             self._pins.remember(account.caller.tenant, answer_id, account.endpoint)
 
 
-class Progress(msgspec.Struct, eq=False):
+@dataclass(slots=True, eq=False)
+class Progress:
     """One request between its steps: what must be undone and settled at its end (6 accounting). Implements `Ending`."""
 
     pipeline: Pipeline
@@ -198,7 +199,7 @@ class Progress(msgspec.Struct, eq=False):
     delivery: Delivery | None = None
 
     def delivered(self, status: int, answer_id: str | None) -> None:
-        if answer_id is not None and self.account.dialect == ApiDialect.RESPONSES:
+        if answer_id is not None and self.account.dialect == RESPONSES:
             self.pipeline.remember_answer(self.account, answer_id)
         self._settle(None, status)
 

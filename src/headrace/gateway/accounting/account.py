@@ -4,6 +4,7 @@ Settling writes the ledger record, the log line and the metrics. Counterpart: `l
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import msgspec
 
@@ -62,8 +63,9 @@ class Books:
         self.line = line
 
 
-class Account(msgspec.Struct, eq=False):
-    """What is known of one request so far. A Struct, since one is made per request. Concurrency: event loop only."""
+@dataclass(slots=True, eq=False)
+class Account:
+    """What is known of one request so far. With slots, as `Exchange`. Concurrency: event loop only."""
 
     books: Books
     uid: RequestUid

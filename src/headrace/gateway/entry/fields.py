@@ -68,7 +68,7 @@ class FieldPolicy:
 
         Raises: RequestError UNSUPPORTED_PARAMETER naming the first field that may not pass.
         """
-        plain = self._plain.get((model.name, dialect)) or self._plain_fields(dialect, model)
+        plain = self.plain_fields(dialect, model)
         if plain.issuperset(fields):
             return False
         odd = sorted(fields.keys() - plain)
@@ -80,7 +80,11 @@ class FieldPolicy:
     def _is_shaped(self, name: str, dialect: ApiDialect) -> bool:
         return name in self._shaped and API_OF_FIELD.get(name, dialect) is dialect
 
-    def _plain_fields(self, dialect: ApiDialect, model: ServedModel) -> frozenset[str]:
+    def plain_fields(self, dialect: ApiDialect, model: ServedModel) -> frozenset[str]:
+        """The fields that pass as they are: a request with no others needs no `check`."""
+        found = self._plain.get((model.name, dialect))
+        if found is not None:
+            return found
         known = {name for driver in model.drivers for name in driver.dialect.fields}
         aliases = {name for driver in model.drivers for name in driver.dialect.output_limit_aliases}
         wanted = API_FIELDS[dialect] | known | aliases | self._allowed

@@ -6,7 +6,7 @@ import msgspec
 
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.ids import RequestUid
-from headrace.gateway.entry.routes import Route, find_route, refusal_of
+from headrace.gateway.entry.routes import ROUTES, Route, find_route, refusal_of
 from headrace.gateway.http.exchange import Exchange
 from headrace.ledger.uid import UidSource
 
@@ -25,22 +25,14 @@ class RequestHead(msgspec.Struct):
     """UTC epoch seconds."""
     reply_lines: bytes
     """Header lines that every answer carries."""
-    trace_line: bytes
+    engine_lines: bytes
+    """Header lines that every attempt at an engine carries, the last of them to be ended by the attempt's number.
+
+    The engine's request id is ours, not the caller's: vLLM names requests by it, and two of one name collide.
+    """
     route: Route | None
-    tracestate: bytes | None = None
     timeout_s: float | None = None
     """The caller's own deadline, from `x-request-timeout`, relative to the complete request."""
-
-    @property
-    def engine_lines(self) -> bytes:
-        """Header lines that every attempt at an engine carries, the last of them to be ended by the attempt's number.
-
-        The engine's request id is ours, not the caller's: vLLM names requests by it, and two of one name collide.
-        """
-        lines = self.trace_line
-        if self.tracestate is not None:
-            lines += b"tracestate: " + self.tracestate + b"\r\n"
-        return lines + b"x-request-id: " + self.uid.encode("ascii")
 
 
 class HeadReader:
@@ -58,14 +50,22 @@ class HeadReader:
         request_id = given_id.decode("ascii") if given_id is not None and usable_id else f"req_{uid}"
         trace = headers.get(b"traceparent")
         if trace is not None and _TRACEPARENT.fullmatch(trace):
-            traceparent, tracestate = trace.decode("ascii"), headers.get(b"tracestate")
+            traceparent, trace_id, tracestate = (
+                trace.decode("ascii"),
+                trace[3:35].decode("ascii"),
+                headers.get(b"tracestate"),
+            )
         else:
-            traceparent, tracestate = f"00-{uid}-{uid[16:]}-01", None
-        trace_line = f"traceparent: {traceparent}\r\n".encode("ascii")
-        lines = f"x-request-id: {request_id}\r\n".encode("ascii") + trace_line
-        route = find_route(exchange.path)
-        head = RequestHead(uid, request_id, traceparent[3:35], received_at, lines, trace_line, route, tracestate)
-        error = exchange.error or refusal_of(head.route, exchange.method)
+            traceparent, trace_id, tracestate = f"00-{uid}-{uid[16:]}-01", str(uid), None
+        reply_lines = f"x-request-id: {request_id}\r\ntraceparent: {traceparent}\r\n".encode("ascii")
+        engine_lines = f"traceparent: {traceparent}\r\nx-request-id: {uid}".encode("ascii")
+        if tracestate is not None:
+            engine_lines = b"tracestate: %b\r\n%b" % (tracestate, engine_lines)
+        route = ROUTES.get(exchange.path) or find_route(exchange.path)
+        head = RequestHead(uid, request_id, trace_id, received_at, reply_lines, engine_lines, route)
+        error = exchange.error
+        if error is None and (route is None or exchange.method not in route.methods):
+            error = refusal_of(route, exchange.method)
         if error is None and b"content-encoding" in headers:
             error = RequestError(
                 ErrorCode.INVALID_REQUEST, "compressed bodies are not read; leave out content-encoding"

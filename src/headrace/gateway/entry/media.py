@@ -17,9 +17,20 @@ MEDIA_KEYS = frozenset({"image_url", "video_url", "audio_url", "input_audio", "f
 multimodal inputs page, read 2026-11."""
 _AMBIGUOUS = re.compile(r"[\\\x00-\x20\x7f]")
 """URL parsers disagree on these, so that the host checked here need not be the host an engine fetches from."""
+_OTHER_CONTENT = frozenset({"input", "system", "prompt"})
+
+
+class PlainMessage(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A message as nearly all are: of a role and a text. Only `content` can hold a reference."""
+
+    role: str
+    content: msgspec.Raw
+    name: str | None = None
+
+
+_decode_plain = msgspec.json.Decoder(list[PlainMessage]).decode
 _decode_messages = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
 _ASSISTANT = msgspec.Raw(b'"assistant"')
-_CONTENT_FIELDS = ("messages", "input", "system", "prompt")
 
 
 class MediaPolicy:
@@ -35,20 +46,28 @@ class MediaPolicy:
 
         A plain string holds no reference, so a long text is skipped over, not searched: that costs a tenth.
         """
-        is_begun = False
-        for name in _CONTENT_FIELDS:
-            raw = fields.get(name)
-            if raw is None or not _is_nested(raw):
-                continue
-            if name == "messages":
-                is_begun |= self._check_messages(raw)
-            else:
-                value = msgspec.json.decode(raw)
-                self._search(value, name)
-                is_begun |= name == "input" and _ends_with_the_assistants(value)
+        raw = fields.get("messages")
+        is_begun = raw is not None and self._check_messages(raw)
+        if not _OTHER_CONTENT.isdisjoint(fields):
+            for name in _OTHER_CONTENT.intersection(fields):
+                raw = fields[name]
+                if _is_nested(raw):
+                    value = msgspec.json.decode(raw)
+                    self._search(value, name)
+                    is_begun |= name == "input" and _ends_with_the_assistants(value)
         return is_begun
 
     def _check_messages(self, raw: msgspec.Raw) -> bool:
+        try:
+            messages = _decode_plain(raw)
+        except msgspec.ValidationError:  # more fields than usual: tool calls, a caller's own
+            return self._check_odd_messages(raw)
+        for message in messages:
+            if memoryview(message.content)[0] in b"[{":  # inline, since it runs for every message of every request
+                return self._check_odd_messages(raw)
+        return bool(messages) and messages[-1].role == "assistant"
+
+    def _check_odd_messages(self, raw: msgspec.Raw) -> bool:
         try:
             messages = _decode_messages(raw)
         except msgspec.ValidationError:  # no list of objects: the engine will say so, unless it hides something

@@ -5,11 +5,10 @@ than a task, since a task with four awaits costs 6 microseconds (docs/decisions/
 """
 
 import asyncio
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from random import random
 from time import monotonic
-
-import msgspec
 
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import InferenceRequest
@@ -23,7 +22,7 @@ from headrace.gateway.forwarding.whole_answer import read_envelope, without_echo
 from headrace.gateway.http.connection_pool import Sending
 from headrace.gateway.http.engine_connection import LossReason
 from headrace.gateway.http.exchange import Exchange
-from headrace.gateway.http.sse import EventCutter, EventTooLargeError
+from headrace.gateway.http.sse import EVENT_ENDS, EventCutter, EventTooLargeError
 from headrace.gateway.http.wire import STREAM_HEAD
 
 HEARTBEAT = b": heartbeat\n\n"
@@ -53,10 +52,11 @@ PAUSE, SENT, WHOLE, ERROR, STREAM, TAIL, ENDED = Phase
 """Module names: looking a member up on its class costs a tenth of a microsecond, several times a request."""
 
 
-class Delivery(msgspec.Struct, eq=False):
+@dataclass(slots=True, eq=False)
+class Delivery:
     """Implements `AnswerReader` for the engine and `AnswerSource` for the caller. Concurrency: event loop only.
 
-    A Struct, since one is made per request: its fields are set in C.
+    With slots, as `Exchange`: its fields are set some twenty times a request.
     """
 
     request: InferenceRequest
@@ -80,7 +80,8 @@ class Delivery(msgspec.Struct, eq=False):
     pause: asyncio.TimerHandle | None = None
     watch: StreamWatch | None = None
     cutter: EventCutter | None = None
-    body: list[bytes] = []
+    body: list[bytes] = field(init=False)
+    """Of an answer that is no stream; there from its head on."""
     body_bytes: int = 0
     status: int = 0
     is_content_sent: bool = False
@@ -185,12 +186,13 @@ class Delivery(msgspec.Struct, eq=False):
             self.phase = WHOLE
 
     def answer_bytes(self, data: bytes) -> None:
-        now = self.last_block_mono_s = monotonic()
-        if self.endpoint is not None:
-            self.endpoint.last_byte_mono_s = now
-        if self.phase is STREAM:
+        self.last_block_mono_s = now = monotonic()
+        endpoint, phase = self.endpoint, self.phase
+        if endpoint is not None:
+            endpoint.last_byte_mono_s = now
+        if phase is STREAM:
             self._stream_bytes(data, now)
-        elif self.phase is not TAIL:
+        elif phase is not TAIL:
             self.body.append(data)
             self.body_bytes += len(data)
             if self.body_bytes > self.settings.response_bytes:
@@ -265,24 +267,25 @@ class Delivery(msgspec.Struct, eq=False):
     # --- streams
 
     def _stream_bytes(self, data: bytes, now: float) -> None:
-        watch, cutter = self.watch, self.cutter
+        watch, cutter, exchange = self.watch, self.cutter, self.exchange
         if watch is None or cutter is None:
             return
-        try:
-            block = cutter.feed(data)
-        except EventTooLargeError:
-            self._cancel_and_fail(ErrorCode.STREAM_BROKEN, f"event larger than {self.settings.event_bytes} bytes")
-            return
-        if block:
-            self._stream_events(watch, block, now)
-
-    def _stream_events(self, watch: StreamWatch, block: bytes, now: float) -> None:
+        if cutter.rest or not data.endswith(EVENT_ENDS):  # mostly whole events arrive
+            try:
+                data = cutter.feed(data)
+            except EventTooLargeError:
+                self._cancel_and_fail(ErrorCode.STREAM_BROKEN, f"event larger than {self.settings.event_bytes} bytes")
+                return
+            if not data:
+                return
         before = watch.output_events
-        passed = watch.feed(block)
+        passed = watch.feed(data)
         events = watch.output_events - before
-        if events:
+        if events == 1 and before:
+            self.meters.itl.observe(now - self.last_output_mono_s)
+            self.last_output_mono_s = now
+        elif events:
             self._note_output(events, is_first=before == 0, now=now)
-        exchange = self.exchange
         if passed:
             if not exchange.is_streaming:
                 exchange.begin_stream(self.reply_lines + STREAM_HEAD)
@@ -313,9 +316,8 @@ class Delivery(msgspec.Struct, eq=False):
 
     def _stream_closed(self) -> None:
         """The engine's message ended before the end marker was seen. A marker without its blank line still counts."""
-        watch, cutter = self.watch, self.cutter
-        if watch is not None and cutter is not None and cutter.rest.strip() == b"data: [DONE]":
-            self._stream_events(watch, cutter.feed(b"\n\n"), monotonic())
+        if self.cutter is not None and self.cutter.rest.strip() == b"data: [DONE]":
+            self._stream_bytes(b"\n\n", monotonic())
         else:
             self._attempt_failed(ErrorCode.STREAM_BROKEN, "the stream ended without its end marker")
 
@@ -343,9 +345,10 @@ class Delivery(msgspec.Struct, eq=False):
     # --- ends
 
     def _succeeded(self) -> None:
-        if self.endpoint is not None:
-            self.endpoint.request_succeeded()
-        self._leave_endpoint()
+        endpoint, self.endpoint = self.endpoint, None
+        if endpoint is not None:
+            endpoint.request_succeeded()
+            endpoint.in_flight -= 1
 
     def _cancel_and_fail(self, code: ErrorCode, detail: str, *, engine_error: EngineError | None = None) -> None:
         sending, self.sending = self.sending, None

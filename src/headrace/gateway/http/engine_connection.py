@@ -50,6 +50,11 @@ class EngineConnection(asyncio.Protocol):
         self._on_free = on_free
         self._on_lost = on_lost
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
+        self._chunks: list[bytes] = []
+        self._headers: dict[bytes, bytes] = {}
+        # The parser's callbacks for each header and each piece of the body: collected without any Python in between.
+        self.on_header = self._headers.setdefault
+        self.on_body = self._chunks.append
         self._parser = httptools.HttpResponseParser(self)
         self._reader: AnswerReader | None = None
         self._is_reused = False
@@ -58,15 +63,13 @@ class EngineConnection(asyncio.Protocol):
         self._is_begun = False
         self._is_complete = False
         self._ends_with_connection = False
-        self._headers: dict[bytes, bytes] = {}
-        self._chunks: list[bytes] = []
         self.idle_since_mono_s = 0.0
         self.is_usable = True
 
     def request(self, head: bytes, body: bytes, reader: AnswerReader) -> None:
         """Send one request; `reader` hears of its answer."""
         self._reader = reader
-        self._headers = {}
+        self._headers.clear()  # of the trailer, if the last answer had one
         self._is_begun = self._is_complete = self._ends_with_connection = False
         if len(body) < 65536:
             self._transport.write(head + body)
@@ -109,8 +112,9 @@ class EngineConnection(asyncio.Protocol):
             self._parser.feed_data(data)
             chunks = self._chunks
             if chunks:
-                self._chunks = []
-                reader.answer_bytes(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+                block = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+                chunks.clear()
+                reader.answer_bytes(block)
             if self._is_complete and self._reader is reader:
                 self._finish(reader)
         except httptools.HttpParserCallbackError as error:
@@ -143,23 +147,17 @@ class EngineConnection(asyncio.Protocol):
 
     # --- parser events
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers[name.lower()] = value
-
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
-        if status < 200 or self._reader is None:
-            self._headers = {}  # of an interim answer: the real one follows
+        headers = {name.lower(): value for name, value in self._headers.items()}
+        self._headers.clear()
+        if status < 200 or self._reader is None:  # an interim answer: the real one follows
             return
         self._is_begun = True
-        headers = self._headers
         # Asked here: once the message is complete llhttp has forgotten its length and would say no.
         self._is_kept_alive = self._parser.should_keep_alive()
         self._ends_with_connection = b"content-length" not in headers and b"transfer-encoding" not in headers
         self._reader.answer_begun(status, headers)
-
-    def on_body(self, body: bytes) -> None:
-        self._chunks.append(body)
 
     def on_message_complete(self) -> None:
         self._is_complete = self._is_begun

@@ -4,6 +4,8 @@ Only whole events go on to a caller: half an event sent before an engine dies co
 Source: HTML standard, section 9.2.6 (a blank line ends an event; lines end in LF, CRLF or CR).
 """
 
+EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
+
 
 class EventTooLargeError(Exception):
     """One event is larger than gateway.limits.event_bytes."""
@@ -25,7 +27,7 @@ class EventCutter:
 
     def feed(self, block: bytes) -> bytes:
         """Return the complete events so far; may be empty. Raises: EventTooLargeError."""
-        if not self.rest and block.endswith((b"\n\n", b"\r\n\r\n")):
+        if not self.rest and block.endswith(EVENT_ENDS):
             return block
         searched = max(0, len(self.rest) - 3)  # what was searched before, less the start of a boundary
         joined = self.rest + block

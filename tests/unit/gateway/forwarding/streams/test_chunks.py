@@ -146,3 +146,36 @@ def test_pieces_without_output_are_not_counted_once_output_has_begun(idle: bytes
     """The second choice's role, or empty text, is no token, however the blocks are cut."""
     assert fed(WORD, idle, WORD)[0].output_events == 2
     assert fed(WORD + idle + WORD)[0].output_events == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "outputs"),
+    [(b"b", 1), (b"", 0), (b'\\"', 1), (b'"}},{"index":1,"delta":{"content":"c', 1), (b"\\\\", 1)],
+)
+def test_an_event_is_plain_only_where_its_text_ends_where_it_seems_to(text: bytes, outputs: int) -> None:
+    """Once the look of a stream's events is known they are not decoded; counts stay those of decoding."""
+    event = b'data: {"choices":[{"index":0,"delta":{"content":"%b"},"finish_reason":null}]}\n\n'
+    watch, passed = fed(event % b"a", event % text)
+    assert passed == event % b"a" + event % text
+    assert watch.output_events == 1 + outputs
+
+
+def test_an_end_after_plain_events_is_seen() -> None:
+    """A finish, usage, an error and the end mark look different, and are read."""
+    event = b'data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}\n\n'
+    watch, _ = fed(event, event, FINISH, USAGE, DONE)
+    assert (watch.output_events, watch.is_done, watch.error) == (2, True, None)
+    watch, passed = fed(event, event, b'data: {"error":{"message":"broken"}}\n\n')
+    assert (watch.error is not None, passed) == (True, event + event)
+
+
+def test_events_that_change_their_look_are_counted_all_the_same() -> None:
+    """Some engines write the time into every event: what a plain one looks like is learned anew."""
+    events = [
+        b'data: {"created":%d,"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}\n\n'
+        % (number // 20)
+        for number in range(100)
+    ]
+    watch, passed = fed(*events, FINISH, DONE)
+    assert passed == b"".join(events) + FINISH + DONE
+    assert (watch.output_events, watch.is_done) == (100, True)

@@ -17,8 +17,6 @@ from headrace.engines.openai.dialect import DIALECT
 from headrace.engines.openai.errors import translate_error
 from headrace.engines.probes import judge
 
-_NO_SUCH_PATH = 404
-
 
 class OpenaiDriver:
     """See `contract.Driver`."""
@@ -31,9 +29,7 @@ class OpenaiDriver:
 
     def read_probe(self, reply: ProbeReply) -> ProbeVerdict:
         """See `contract.Driver`. A server without a list of models answers 404, and is alive."""
-        if reply.status == _NO_SUCH_PATH:
-            return ProbeVerdict.READY
-        return judge(reply)
+        return judge(reply, is_path_optional=True)
 
     def translate_error(self, status: int, body: bytes) -> EngineError:
         return translate_error(status, body)

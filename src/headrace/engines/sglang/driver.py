@@ -18,8 +18,6 @@ from headrace.engines.sglang.errors import translate_error
 from headrace.engines.sglang.launch import EMITTED, OPTIONS, check, launch
 from headrace.engines.sglang.metrics import METRICS
 
-_NO_SUCH_PATH = 404
-
 
 class SglangDriver:
     """See `contract.Driver`."""
@@ -32,9 +30,7 @@ class SglangDriver:
 
     def read_probe(self, reply: ProbeReply) -> ProbeVerdict:
         """See `contract.Driver`. Versions that have no `/ready` answer 404: they serve, and cannot say more cheaply."""
-        if reply.status == _NO_SUCH_PATH:
-            return ProbeVerdict.READY
-        return judge(reply)
+        return judge(reply, is_path_optional=True)
 
     def translate_error(self, status: int, body: bytes) -> EngineError:
         return translate_error(status, body)

@@ -39,6 +39,7 @@ class Handover:
         top, own = held_members(self._config, key=hold.key, port=port, prompt_tokens=tokens, first_tokens=first)
         generation.extra |= top
         choice.extra |= own
+        self.shelf.prune(lambda request_id: self._pump.engine.held_bytes(request_id) is not None)
         self.shelf.put(hold.key, choice.request_id, tokens, on_taken if hold.waits_for_fetch else None)
         return [lambda taken=taken: taken(self.give(hold.key)) for taken in self.shelf.waiters(hold.key)]
 

@@ -76,6 +76,12 @@ class KvShelf:
             on_taken()
         return found
 
+    def prune(self, is_held: Callable[[str], bool]) -> None:
+        """Forget what the engine holds no longer: nobody fetched it in time."""
+        for key, (request_id, _) in list(self._held.items()):
+            if not is_held(request_id):
+                self.drop(key)
+
     def drop(self, key: str) -> None:
         """Forget KV whose request was aborted; who waits for it is told that it will not come."""
         self._held.pop(key, None)

@@ -215,7 +215,7 @@ async def test_a_full_queue_is_refused_in_the_engines_own_words():
         async with serving(config) as (_, client):
             asked = {**ASKED, "max_tokens": 40, "ignore_eos": True}
             answers = await asyncio.gather(*(client.post("/v1/chat/completions", json=asked) for _ in range(4)))
-            assert sorted(answer.status_code for answer in answers) in ([200, 200, 503, 503], [200, 503, 503, 503])
+            assert {answer.status_code for answer in answers} == {200, 503}
             assert all(said in answer.text for answer in answers if answer.status_code == 503)
 
 

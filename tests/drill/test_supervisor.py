@@ -242,7 +242,8 @@ def test_a_crash_loop_shows_the_engines_last_words(tmp_path: Path) -> None:
 
 def test_ctrl_c_while_detaching_leaves_it_running_and_says_so(tmp_path: Path) -> None:
     """Ctrl-C ends the waiting, not the instance; the next `up` waits again and still shows the key."""
-    instance = Instance(tmp_path, STANDIN_LOAD_S="3")
+    has_loaded = tmp_path / "has-loaded"
+    instance = Instance(tmp_path, STANDIN_LOAD_UNTIL=str(has_loaded))
     try:
         process = instance.begin("up", "--detach")
         wait_until(lambda: (instance.state_dir / "run" / "supervisor.json").exists(), "the supervisor")
@@ -253,6 +254,7 @@ def test_ctrl_c_while_detaching_leaves_it_running_and_says_so(tmp_path: Path) ->
         assert (process.returncode, out) == (1, "")
         assert f"headrace goes on in the background (pid {instance.supervisor_pid()})" in said
         assert "headrace down" in said
+        has_loaded.touch()
         welcome = instance.up()
         assert welcome["api_key"]
         assert instance.call() == 200

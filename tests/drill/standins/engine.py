@@ -1,10 +1,9 @@
 """A tiny real engine process for drills: loads for a while, answers, leaves children behind, dies when told.
 
 Speaks enough of llama-server's command line to be found as `llama-server` on PATH. Its behaviour comes from the
-environment: STANDIN_LOAD_S, STANDIN_DIE (exit status at start), STANDIN_CHILD (starts `sleep SECONDS` twice, once
-in a session of its own),
-STANDIN_STUBBORN (ignores SIGTERM). A request's `metadata` may say `sleep_s`, before a whole answer, and `until`, a
-file: a stream sends numbered events until it exists.
+environment: STANDIN_LOAD_S, STANDIN_LOAD_UNTIL (a file exists), STANDIN_DIE (exit status at start), STANDIN_CHILD
+(starts `sleep SECONDS` twice, once in a session of its own), STANDIN_STUBBORN (ignores SIGTERM). A request's `metadata`
+may say `sleep_s`, before a whole answer, and `until`, a file: a stream sends numbered events until it exists.
 """
 
 import json
@@ -17,14 +16,21 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 STARTED = time.monotonic()
 LOAD_S = float(os.environ.get("STANDIN_LOAD_S", "0"))
+LOAD_UNTIL = os.environ.get("STANDIN_LOAD_UNTIL")
+
+
+def is_loading():
+    return time.monotonic() - STARTED < LOAD_S or (LOAD_UNTIL is not None and not os.path.exists(LOAD_UNTIL))
 
 
 class Answers(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
-        is_loading = time.monotonic() - STARTED < LOAD_S
-        self._reply(503 if is_loading else 200, {"status": "loading" if is_loading else "ok"})
+        if is_loading():
+            self._reply(503, {"status": "loading"})
+        else:
+            self._reply(200, {"status": "ok"})
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))

@@ -92,7 +92,6 @@ def main(arguments: Sequence[str]) -> int:
         titles={target.kind: target.title for target in targets},
         set_ups={target.kind: target.set_up for target in targets},
         rust_peers=tuple(target.kind for target in targets if target.is_rust_peer),
-        quiet_peers=tuple(target.kind for target in targets if target.is_quiet),
         key_checks=results.key_checks,
         written_bytes=results.written_bytes,
         skipped={**skipped, **results.skipped},

@@ -212,6 +212,6 @@ def _line(sample: Sample, rounds: int) -> str:
     noise = f"  NOISY: {sample.foreign_cores + sample.neighbour_cores:.2f} cores of others" if sample.is_noisy else ""
     failures = f"  {sample.failed} FAILED ({sample.first_failure})" if sample.failed else ""
     return (
-        f"round {sample.round + 1}/{rounds} {sample.scenario:13} {sample.target:13} {sample.requests_per_s:8.0f}/s "
+        f"round {sample.round + 1}/{rounds} {sample.scenario:13} {sample.target:19} {sample.requests_per_s:8.0f}/s "
         f"{cost} RSS {sample.rss_peak_bytes / 1048576:5.0f} MiB{noise}{failures}"
     )

@@ -18,8 +18,6 @@ class Target(Protocol):
     set_up: str
     """How it is set up, in a line for the report: what it checks and records."""
     is_rust_peer: bool
-    is_quiet: bool
-    """A peer told to log warnings only: it leaves no trace of a request, so it does less than headrace."""
     is_slow: bool
     """Cannot carry the full load on one core: gets smaller scenarios."""
 

@@ -11,7 +11,6 @@ class DirectTarget:
     title = "no proxy"
     set_up = "client to mock engine"
     is_rust_peer = False
-    is_quiet = False
     is_slow = False
 
     def prepare(self) -> str:

@@ -39,7 +39,6 @@ class HeadraceTarget:
     title = "headrace"
     set_up = "key checked, tenant limits, least loaded, retries, ejection, metrics, request log, journal and ledger"
     is_rust_peer = False
-    is_quiet = False
     is_slow = False
 
     def __init__(self, python: Path | None = None) -> None:

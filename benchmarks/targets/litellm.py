@@ -17,7 +17,6 @@ class LiteLlmTarget:
     title = "LiteLLM proxy"
     set_up = "master key checked, one deployment per mock engine, no database; 100 streams where others carry 500"
     is_rust_peer = False
-    is_quiet = False
     is_slow = True
 
     def prepare(self) -> str:

@@ -46,7 +46,6 @@ class NginxTarget:
     title = "nginx"
     set_up = "plain proxy, no key check, no log: the floor"
     is_rust_peer = False
-    is_quiet = False
     is_slow = False
 
     def prepare(self) -> str:

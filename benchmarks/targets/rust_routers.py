@@ -17,10 +17,9 @@ class RustRouterTarget:
 
     def __init__(self, *, requirement: Requirement, program: tuple[str, ...], quiet: str | None, checks: str) -> None:
         """`quiet`: the level at which only warnings are logged; None leaves the log as the program ships it."""
-        self.is_quiet = quiet is not None
-        self.kind = requirement.package + ("-quiet" if self.is_quiet else "")
-        self.title = requirement.package + (", warnings only" if self.is_quiet else "")
-        log = "log of warnings only, to a file" if self.is_quiet else "log as it ships, to a file"
+        self.kind = requirement.package + ("-quiet" if quiet else "")
+        self.title = requirement.package + (", warnings only" if quiet else "")
+        log = "log of warnings only, to a file" if quiet else "log as it ships, to a file"
         self.set_up = f"{checks}, round robin, retries, breaker, metrics; {log}"
         self._requirement = requirement
         self._program = program
@@ -62,7 +61,7 @@ _ROUTERS = (
 
 
 def rust_routers() -> tuple[RustRouterTarget, ...]:
-    """Each peer twice: with its log as it ships, which holds a line or more a request, and with warnings only."""
+    """Each peer twice: with its log as it ships, and with warnings only."""
     return tuple(
         RustRouterTarget(requirement=requirement, program=program, quiet=level, checks=checks)
         for requirement, program, warnings, checks in _ROUTERS

@@ -58,9 +58,8 @@ def compose(*samples: Sample) -> Run:
         titles={kind: kind for kind in kinds},
         set_ups=dict.fromkeys(kinds, "set up so"),
         rust_peers=("smg", "smg-quiet"),
-        quiet_peers=("smg-quiet",),
         key_checks={"smg": True},
-        written_bytes={"smg": 412.0},
+        written_bytes={"smg": 412.0, "smg-quiet": 0.0},
         skipped={"nginx": "not on PATH"},
         samples=list(samples),
     )

@@ -34,6 +34,7 @@ CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/respons
 
 CUTS: dict[str, tuple[str, str, tuple[bytes, ...]]] = {
     "vllm: error event and end mark": ("vllm", CHAT, (WORD, ERROR, DONE)),
+    "vllm: error event after the finish": ("vllm", CHAT, (WORD, chunk_event(finish="stop"), ERROR, DONE)),
     "vllm: end mark alone": ("vllm", CHAT, (WORD, DONE)),
     "vllm: aborted": ("vllm", CHAT, (WORD, chunk_event(finish="abort"), DONE)),
     "vllm: message without a stop reason": ("vllm", MESSAGES, (MESSAGE, PIECE, NO_STOP, MESSAGE_STOP)),

@@ -1,6 +1,7 @@
-"""`headrace check`: what is wrong with a declaration, without starting anything."""
+"""`headrace check`: what is wrong with a declaration, and with the machine that is to run it. Starts nothing."""
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -10,15 +11,36 @@ import typer
 from headrace.cli.options import ConfigOption, JsonOption, SetOption, verb_app
 from headrace.cli.output import EXIT_PROBLEMS, emit
 from headrace.declaration.load import BUILTIN_NAME, find_declaration, load_declaration
+from headrace.declaration.model import Declaration
 from headrace.declaration.problem import DeclarationError, Problem, Severity
 from headrace.engines.declared import lint_engines
+from headrace.fleet.deploy.preflight.core.finding import Finding, Level
+from headrace.fleet.deploy.preflight.gather import script_for
+from headrace.fleet.deploy.preflight.report import PoolReport, PreflightReport, check_machine
+from headrace.settings import load_settings
 
 app = verb_app()
 
 ElsewhereOption = Annotated[
     bool,
     typer.Option(
-        "--elsewhere", help="Another machine will run it: secrets and files that are missing here are only warnings."
+        "--elsewhere",
+        help="Another machine will run it: secrets and files that are missing here are only warnings, and this "
+        "machine is not checked.",
+    ),
+]
+CaptureOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--from-capture",
+        metavar="DIR",
+        help="Check the machine whose answers are in DIR (docs/preflight.md) instead of this one.",
+    ),
+]
+ScriptOption = Annotated[
+    bool,
+    typer.Option(
+        "--capture-script", help="Print the shell script that writes such a DIR, to run on the machine in question."
     ),
 ]
 
@@ -30,49 +52,95 @@ class CheckReport:
     file: str | None
     """None: the built-in declaration."""
     is_valid: bool
+    """The declaration can be used."""
     errors: int
     warnings: int
     problems: tuple[Problem, ...]
+    """Of the declaration."""
+    preflight: PreflightReport | None
+    """Of the machine; None where the declaration cannot be used, runs nothing here, or --elsewhere was given."""
 
 
-@app.command(epilog="Example: headrace check --config headrace.yaml --elsewhere")
+@app.command(epilog="Example: headrace check --config headrace.yaml --set pools.main.parallel.tensor=4")
 def check(
     config: ConfigOption = None,
     overrides: SetOption = None,
     is_elsewhere: ElsewhereOption = False,
+    capture: CaptureOption = None,
+    wants_script: ScriptOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check a declaration without starting anything.
+    """Check a declaration and the machine that is to run it, without starting anything.
 
-    Prints each problem with its file, line and key. Exits with 0 where nothing or only warnings were found, with 3
-    where the declaration cannot be used.
+    Prints each problem of the declaration with its file, line and key. Then, for each pool that headrace would run:
+    GPUs, driver, memory against weights and KV cache, links, shared memory, limits, disk, files, ports, network and
+    clock, each with what was seen, what is needed and what mends it. Exits with 0 where nothing or only warnings were
+    found, with 3 where the declaration cannot be used or a pool cannot run.
     """
     path = find_declaration(config, environ=os.environ)
+    declaration: Declaration | None = None
     try:
-        problems = load_declaration(
-            path, environ=os.environ, is_elsewhere=is_elsewhere, overrides=overrides or (), checks=lint_engines
-        ).warnings
+        loaded = load_declaration(
+            path,
+            environ=os.environ,
+            is_elsewhere=is_elsewhere or capture is not None,
+            overrides=overrides or (),
+            checks=lint_engines,
+        )
+        declaration, problems = loaded.declaration, loaded.warnings
     except DeclarationError as error:
         problems = error.problems
+    settings = load_settings()
+    if wants_script and declaration is not None:
+        print(script_for(declaration, settings), end="")
+        return
+    preflight: PreflightReport | None = None
+    if declaration is not None and (capture is not None or not is_elsewhere):
+        report = check_machine(declaration, settings, capture=capture)
+        preflight = report if report.pools else None
     errors = sum(problem.severity is Severity.ERROR for problem in problems)
-    report = CheckReport(
+    told = CheckReport(
         file=None if path is None else str(path),
         is_valid=errors == 0,
         errors=errors,
         warnings=len(problems) - errors,
         problems=problems,
+        preflight=preflight,
     )
-    emit("check", report, as_json=as_json, human=lambda: _text(path, problems, errors))
-    if errors:
+    emit("check", told, as_json=as_json, human=lambda: _text(path, told))
+    if errors or (preflight is not None and not preflight.is_passed):
         raise typer.Exit(EXIT_PROBLEMS)
 
 
-def _text(path: Path | None, problems: tuple[Problem, ...], errors: int) -> str:
+def _text(path: Path | None, told: CheckReport) -> str:
     name = BUILTIN_NAME if path is None else str(path)
-    if not problems:
-        return f"{name}: nothing to complain about"
-    counts = f"{_counted(errors, 'error')}, {_counted(len(problems) - errors, 'warning')}"
-    return "\n".join([*map(str, problems), f"{name}: {counts}"])
+    if told.problems:
+        counts = f"{_counted(told.errors, 'error')}, {_counted(told.warnings, 'warning')}"
+        lines = [*map(str, told.problems), f"{name}: {counts}"]
+    else:
+        lines = [f"{name}: nothing to complain about"]
+    if told.preflight is not None:
+        lines += ["", told.preflight.machine]
+        for pool in told.preflight.pools:
+            lines += ["", *_pool_lines(pool)]
+    return "\n".join(lines)
+
+
+def _pool_lines(pool: PoolReport) -> Iterator[str]:
+    failed, doubtful = pool.count(Level.FAIL), pool.count(Level.WARN)
+    verdict = "cannot run as declared" if failed else "can run"
+    counts = f"{failed} failed, {_counted(doubtful, 'warning')}, {pool.count(Level.OK)} ok"
+    yield f"pool {pool.pool} ({pool.engine}, {pool.model}) {verdict}: {counts}"
+    for finding in pool.findings:
+        yield from _finding_lines(finding)
+
+
+def _finding_lines(finding: Finding) -> Iterator[str]:
+    yield f"  {finding.level.value:<4}  {finding.code}: {finding.seen}"
+    if finding.needed:
+        yield f"        needed: {finding.needed}"
+    if finding.remedy:
+        yield f"        {finding.remedy}"
 
 
 def _counted(count: int, noun: str) -> str:

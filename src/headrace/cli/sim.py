@@ -9,6 +9,7 @@ import typer
 from headrace.cli.options import verb_app
 from headrace.cli.output import EXIT_USAGE, fail
 from headrace.engines.simulated.config import DialectKind, EngineConfig, Role, TransferLoss
+from headrace.engines.simulated.engine_flags import read_engine_flags
 from headrace.engines.simulated.faults import Fault, parse_fault
 from headrace.engines.simulated.hardware import Hardware, model_of, request_overhead_s
 
@@ -21,8 +22,9 @@ def sim() -> None:
 
 
 @app.command(
+    context_settings={"allow_extra_args": True},
     epilog="Example: headrace sim engine --dialect vllm --gpu h100 --model qwen2.5-32b --tp 4 --port 8000 "
-    "--fault cut:after_tokens=20,probability=0.1"
+    "--fault cut:after_tokens=20,probability=0.1",
 )
 def engine(
     context: typer.Context,
@@ -62,11 +64,13 @@ def engine(
 ) -> None:
     """Run a simulated engine until SIGTERM or Ctrl-C; prints its URL.
 
+    What follows `--` is read as the real engine's command line and wins: a pool's `runtime.command` may end there.
+
     Text is a function of the prompt, timing comes from a model of the GPU. Faults can be set while it runs.
     """
     from headrace.engines.simulated.process import run_engine
 
-    config = _config(context.params)
+    config = _config({**context.params, **_engine_flags(context.args)})
     raise typer.Exit(run_engine(config, lambda url: typer.echo(f"{url} ({config.dialect.value}, simulated)")))
 
 
@@ -117,6 +121,13 @@ def _hardware(given: Mapping[str, Any]) -> Hardware:
         step_s=None if step_ms is None else step_ms / 1000,
         kv_tokens=given["kv_tokens"],
     )
+
+
+def _engine_flags(words: list[str]) -> dict[str, object]:
+    try:
+        return read_engine_flags(words)
+    except ValueError as error:
+        fail(str(error), code=EXIT_USAGE)
 
 
 def _answer_tokens(text: str) -> tuple[int, int]:

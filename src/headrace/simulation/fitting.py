@@ -87,10 +87,9 @@ def _first_guess(samples: Samples, runs: Sequence[MeasuredRun]) -> Calibration:
 
 def _with_solution(calibration: Calibration, knots: Sequence[int], solution: Sequence[float]) -> Calibration:
     values = [float(f"{value:.6g}") for value in solution]
-    decode_sequence_s, mixed_step_s, prefill_pair_s, kv_token_s, overhead_s = values[len(knots) :]
+    mixed_step_s, prefill_pair_s, kv_token_s, overhead_s = values[len(knots) :]
     step = StepCoefficients(
         curve=[RowPoint(rows=rows, step_s=step_s) for rows, step_s in zip(knots, values, strict=False)],
-        decode_sequence_s=decode_sequence_s,
         mixed_step_s=mixed_step_s,
         prefill_pair_s=prefill_pair_s,
         kv_token_s=kv_token_s,
@@ -114,13 +113,16 @@ def _equations(run: MeasuredRun, replayed: Replay, knots: Sequence[int]) -> list
 
 
 def _columns(steps: Sequence[StepCounts], knots: Sequence[int]) -> list[list[float]]:
-    """Return, for each coefficient, how often each step counts it."""
-    columns = [[0.0] * len(steps) for _ in range(len(knots) + 4)]
+    """Return, for each coefficient, how often each step counts it.
+
+    A price for each generating sequence is not among them: in steps that only generate it cannot be told from the
+    curve, and elsewhere it would take up noise (measured: the same runs are given back no better with it).
+    """
+    columns = [[0.0] * len(steps) for _ in range(len(knots) + 3)]
     for index, step in enumerate(steps):
         share = share_of(knots, step.rows)
         columns[share.left][index] += 1.0 - share.right_ratio
         columns[share.right][index] += share.right_ratio
-        columns[-4][index] = step.decode_sequences
         columns[-3][index] = float(step.is_mixed)
         columns[-2][index] = step.prefill_pairs
         columns[-1][index] = step.decode_kv_tokens

@@ -17,7 +17,6 @@ class StepCounts(NamedTuple):
     rows: int
     is_mixed: bool
     """It holds both prompts and generating sequences."""
-    decode_sequences: int
     prefill_pairs: int
     decode_kv_tokens: int
 

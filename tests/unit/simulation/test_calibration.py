@@ -15,10 +15,11 @@ def test_what_was_written_is_read_back() -> None:
 def test_the_clock_follows_the_curve() -> None:
     """Twelve rows lie between the points of eight and 32; generating sequences and attention come on top."""
     between_s = 0.030 + (0.090 - 0.030) * 4 / 24
+    step = TRUTH.step.model_copy(update={"decode_sequence_s": 0.0004})
+    clock = TRUTH.model_copy(update={"step": step}).clock()
 
-    assert TRUTH.clock().step_s(10, 55, 10, 2, 2, 100) == pytest.approx(
-        between_s + 0.003 + 2 * 0.0004 + 55 * 2e-6 + 100 * 5e-6
-    )
+    expected_s = between_s + 0.003 + 2 * 0.0004 + 55 * 2e-6 + 100 * 5e-6
+    assert clock.step_s(10, 55, 10, 2, 2, 100) == pytest.approx(expected_s)
 
 
 @pytest.mark.parametrize(

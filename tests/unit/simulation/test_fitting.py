@@ -27,7 +27,6 @@ TRUTH = Calibration(
             RowPoint(rows=32, step_s=0.090),
             RowPoint(rows=256, step_s=0.700),
         ],
-        decode_sequence_s=0.0004,
         mixed_step_s=0.003,
         prefill_pair_s=2e-6,
         kv_token_s=5e-6,
@@ -101,7 +100,7 @@ def test_noise_of_five_percent_stays_about_that() -> None:
 
 def test_points_of_the_curve_are_frequent_and_apart() -> None:
     """Rows that many steps had get a point; neighbours of these do not."""
-    steps = [StepCounts(rows, False, 0, 0, 0) for rows in (1, 1, 1, 4, 4, 5, 100, 100, 101, 256)]
+    steps = [StepCounts(rows, False, 0, 0) for rows in (1, 1, 1, 4, 4, 5, 100, 100, 101, 256)]
 
     assert choose_knots(steps) == [1, 4, 100, 256]
 

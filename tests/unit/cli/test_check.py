@@ -1,9 +1,15 @@
 """headrace check."""
 
 import json
+import socket
 from pathlib import Path
 
 GOOD = "version: 1\nmodels: {m: {}}\npools: {p: {model: m, engine: vllm, endpoints: ['http://127.0.0.1:1']}}\n"
+
+GPU_POOL = (
+    f"version: 1\nmodels: {{m: {{source: 'hf:Qwen/Qwen3-8B@{'a' * 40}'}}}}\n"
+    "pools: {p: {model: m, engine: vllm, port: PORT}}\n"
+)
 
 
 def test_a_sound_file_exits_with_0(run, tmp_path: Path) -> None:
@@ -53,3 +59,39 @@ def test_json_lists_the_problems(run, tmp_path: Path) -> None:
     assert (told["data"]["is_valid"], told["data"]["errors"], told["data"]["warnings"]) == (False, 1, 0)
     (problem,) = told["data"]["problems"]
     assert (problem["line"], problem["key"], problem["severity"]) == (4, "gatway", "error")
+
+
+def test_a_machine_without_a_gpu_says_so_and_checks_the_rest(run, tmp_path: Path) -> None:
+    """A pool for GPUs can be checked on a laptop: what needs a GPU is a warning there, an occupied port is not."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        taken = listener.getsockname()[1]
+        text = GPU_POOL.replace("PORT", str(min(taken, 45_535)))  # the highest port that a pool may declare
+        (tmp_path / "x.yaml").write_text(text)
+        ran = run("check", "-c", "x.yaml", "--json", "--set", "pools.p.runtime.device=cpu")
+        (pool,) = json.loads(ran.out)["data"]["preflight"]["pools"]
+        codes = {finding["code"]: finding["level"] for finding in pool["findings"]}
+        assert codes["gpu"] == "ok"
+        assert taken > 45_535 or (ran.code, codes["port"]) == (3, "fail")
+        assert run("check", "-c", "x.yaml", "--elsewhere").code == 0
+
+
+def test_the_built_in_pool_is_checked_and_passes(run) -> None:
+    """On a fresh machine nothing stands in the way of `headrace up`."""
+    ran = run("check")
+    assert ran.code == 0
+    assert "pool default (llamacpp, smollm2-135m) can run" in ran.out
+
+
+def test_the_capture_script_names_the_models(run, tmp_path: Path) -> None:
+    """It is printed for the declaration at hand, and for sh."""
+    (tmp_path / "x.yaml").write_text(GPU_POOL.replace("PORT", "9000"))
+    ran = run("check", "-c", "x.yaml", "--capture-script")
+    assert ran.out.startswith("#!/bin/sh")
+    assert "Qwen--Qwen3-8B" in ran.out
+
+
+def test_a_capture_that_is_no_folder_fails(run) -> None:
+    """The command says how to make one."""
+    ran = run("check", "--from-capture", "nowhere")
+    assert ran.code == 1
+    assert "--capture-script" in ran.err

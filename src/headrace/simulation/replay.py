@@ -75,7 +75,7 @@ class _RecordingClock:
         decode_kv_tokens: int,
     ) -> float:
         is_mixed = prefill_tokens > 0 and decode_sequences > 0
-        counts = StepCounts(prefill_tokens + decode_tokens, is_mixed, decode_sequences, prefill_pairs, decode_kv_tokens)
+        counts = StepCounts(prefill_tokens + decode_tokens, is_mixed, prefill_pairs, decode_kv_tokens)
         self.steps.append(counts)
         return self.clock.step_s(
             prefill_tokens, prefill_pairs, prefill_kv_tokens, decode_sequences, decode_tokens, decode_kv_tokens

@@ -1,12 +1,16 @@
 """GPUs of a pool: present, driver, kernels for the weights, links between them, memory, context."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations
 
 from headrace.catalog.compatibility.judge import judge
 from headrace.catalog.compatibility.terms import Answer, Combination, KvDtype, Precision
+from headrace.domain.endpoint import EngineKind
+from headrace.engines.memory_fraction import CannotConvertError, Meaning, convert_fraction
 from headrace.fleet.deploy.preflight.core.finding import Finding, fail, ok, warn
 from headrace.fleet.deploy.preflight.core.machine import GpuFacts, Machine, PoolPlan
+from headrace.sizing.architecture import Architecture
 from headrace.sizing.memory_plan import (
     GIB,
     MemoryPlan,
@@ -17,8 +21,17 @@ from headrace.sizing.memory_plan import (
     plan_memory,
     visible_bytes,
 )
+from headrace.sizing.quantization import BITSANDBYTES_BYTES
 
 KV_DTYPES = {"fp8_e4m3": KvDtype.FP8, "fp8_e5m2": KvDtype.FP8, "nvfp4": KvDtype.NVFP4, "q8_0": KvDtype.INT8}
+MEANINGS: dict[EngineKind, Meaning] = {
+    EngineKind.VLLM: "total",
+    EngineKind.SGLANG: "static",
+    EngineKind.TENSORRT_LLM: "free",
+}
+"""What each engine's memory fraction is a share of."""
+LOADED_AS = {"fp8": ("fp8", 1.0), "bitsandbytes": ("bitsandbytes", BITSANDBYTES_BYTES)}
+"""Values of `quantization` that make plain weights smaller while they load -> format and bytes a weight."""
 MOST_ON_PCIE = 4
 """A tensor group beyond this without NVLink is a fault, not a doubt: every layer's all-reduce crosses the host, and
 vLLM switches its own all-reduce off. Source: vllm-project/vllm#56128 and its custom_all_reduce.py."""
@@ -88,7 +101,7 @@ def _version(version: tuple[int, int]) -> str:
 
 def _kernels(plan: PoolPlan, gpu: GpuFacts) -> Iterator[Finding]:
     """Whether the engine has kernels for these weights on this GPU, and whether a built engine is for it."""
-    architecture = plan.facts.architecture
+    architecture = loaded_architecture(plan)
     assert architecture is not None
     try:
         precision = Precision(architecture.weights.name)
@@ -180,27 +193,57 @@ def _links(plan: PoolPlan, machine: Machine) -> Iterator[Finding]:
 
 
 def workload_of(plan: PoolPlan, gpu: GpuFacts) -> Workload:
-    """Return what the pool asks of each GPU; a fraction in another meaning than the engine's counts as undeclared."""
+    """Return what the pool asks of each GPU."""
     options, memory = plan.pool.options, plan.pool.options.memory
-    meaning = {"vllm": "total", "sglang": "static", "tensorrt-llm": "free"}[plan.pool.engine.value]
+    weight_bytes = plan.model.weight_bytes or plan.facts.weight_bytes or plan.facts.total_bytes
     return Workload(
         engine=plan.pool.engine.value,
         context_tokens=plan.model.context_tokens,
         tensor=options.parallel.tensor,
         pipeline=options.parallel.pipeline,
         kv_dtype=memory.kv_dtype,
-        fraction=memory.fraction if memory.of == meaning else None,
+        fraction=_fraction(plan, weight_bytes),
         kv_bytes=memory.kv_bytes,
         sequences=options.batching.max_sequences,
         step_tokens=options.batching.batched_tokens,
-        weight_bytes=plan.model.weight_bytes or plan.facts.weight_bytes or plan.facts.total_bytes,
+        weight_bytes=None if _is_quantized_while_loading(plan) else weight_bytes,
         working_bytes=memory.working_bytes,
         is_a100="A100" in gpu.name.upper(),
     )
 
 
-def _memory(plan: PoolPlan, gpus: tuple[GpuFacts, ...]) -> Iterator[Finding]:
+def _fraction(plan: PoolPlan, weight_bytes: int | None) -> float | None:
+    """The declared fraction as the engine gets it; None where none is declared, or facts for the conversion lack."""
+    parallel = plan.pool.options.parallel
+    try:
+        converted = convert_fraction(
+            plan.pool.options.memory,
+            MEANINGS[plan.pool.engine],
+            weight_bytes=weight_bytes,
+            devices=parallel.tensor * parallel.pipeline,
+        )
+    except CannotConvertError:
+        return None
+    return None if converted is None else converted.fraction
+
+
+def _is_quantized_while_loading(plan: PoolPlan) -> bool:
     architecture = plan.facts.architecture
+    is_plain = architecture is not None and architecture.weights.matrix_bytes >= 2
+    return is_plain and plan.pool.options.quantization in LOADED_AS
+
+
+def loaded_architecture(plan: PoolPlan) -> Architecture | None:
+    """Return the model as it lies in device memory: `quantization` may make plain weights smaller while they load."""
+    architecture = plan.facts.architecture
+    if architecture is None or not _is_quantized_while_loading(plan):
+        return architecture
+    name, size = LOADED_AS[str(plan.pool.options.quantization)]
+    return replace(architecture, weights=replace(architecture.weights, name=name, matrix_bytes=size))
+
+
+def _memory(plan: PoolPlan, gpus: tuple[GpuFacts, ...]) -> Iterator[Finding]:
+    architecture = loaded_architecture(plan)
     if architecture is None:
         yield warn("memory", f"not computed: {plan.facts.unread or 'the model is not here yet'}")
         return
@@ -247,7 +290,7 @@ def _busy(plan: PoolPlan, gpus: tuple[GpuFacts, ...], found: MemoryPlan) -> Iter
 
 def _remedy(plan: PoolPlan, found: MemoryPlan, *, is_context: bool) -> str:
     """Each change that would do alone."""
-    architecture = plan.facts.architecture
+    architecture = loaded_architecture(plan)
     assert architecture is not None
     ways: list[str] = []
     if is_context and (longest := longest_context(architecture, found)):

@@ -120,3 +120,17 @@ def test_a_declared_cache_size_is_taken() -> None:
     """memory.kv_bytes sizes the cache whatever is left."""
     said = found(plan(memory={"kv_bytes": 8192 * 131_072}), Machine(gpus=gpus(1)))
     assert "8,192 tokens" in said["kv-cache"].seen
+
+
+def test_weights_quantized_while_loading_are_smaller() -> None:
+    """quantization: fp8 halves the matrices of a 16-bit checkpoint."""
+    machine = Machine(gpus=gpus(1))
+    plain, halved = (found(plan(**options), machine)["memory"].seen for options in ({}, {"quantization": "fp8"}))
+    assert plain.startswith("15.0 GiB weights")
+    assert halved.startswith("8.5 GiB weights")
+
+
+def test_a_fraction_in_another_engines_meaning_is_converted_as_for_the_start() -> None:
+    """A share for weights and KV cache is a larger share of everything on vLLM."""
+    memory = {"fraction": 0.7, "of": "static", "device_bytes": 45 * GIB, "working_bytes": 9 * GIB // 2}
+    assert "fraction 0.8" in found(plan(memory=memory), Machine(gpus=gpus(1)))["memory"].seen

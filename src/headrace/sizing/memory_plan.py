@@ -61,6 +61,8 @@ class Workload:
     context_tokens: int
     tensor: int = 1
     pipeline: int = 1
+    expert: int = 1
+    """Devices over which routed experts are spread."""
     kv_dtype: str = "auto"
     fraction: float | None = None
     """In the engine's own meaning; None: its default."""
@@ -127,7 +129,11 @@ class MemoryPlan:
 def plan_memory(architecture: Architecture, device_bytes: int, workload: Workload) -> MemoryPlan:
     """Divide one device. `device_bytes`: what CUDA sees (`visible_bytes` of what `nvidia-smi` says)."""
     weights = device_weight_bytes(
-        architecture, tensor=workload.tensor, pipeline=workload.pipeline, measured_bytes=workload.weight_bytes
+        architecture,
+        tensor=workload.tensor,
+        pipeline=workload.pipeline,
+        expert=workload.expert,
+        measured_bytes=workload.weight_bytes,
     )
     fraction, work, room = _divide(architecture, device_bytes, workload, weights)
     block = BLOCK_TOKENS[workload.engine]

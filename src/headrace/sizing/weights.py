@@ -16,10 +16,16 @@ def checkpoint_bytes(architecture: Architecture) -> int:
 
 
 def device_weight_bytes(
-    architecture: Architecture, *, tensor: int = 1, pipeline: int = 1, measured_bytes: int | None = None
+    architecture: Architecture,
+    *,
+    tensor: int = 1,
+    pipeline: int = 1,
+    expert: int = 1,
+    measured_bytes: int | None = None,
 ) -> int:
     """Return what one device holds, taking pipeline stages as equal.
 
+    `expert`: devices over which routed experts are spread, where they are more than the tensor group.
     `measured_bytes`: size of the files, where they are here; it scales the whole.
     """
     parameters, weights = architecture.parameters, architecture.weights
@@ -27,7 +33,8 @@ def device_weight_bytes(
     held_whole = parameters.replicated * _dense_bytes(weights) + parameters.plain * weights.plain_bytes
     if architecture.weight_bytes is not None:
         held_whole = 0.0
-    device = (whole - held_whole) / tensor + held_whole
+    experts = parameters.experts * weights.matrix_bytes
+    device = (whole - held_whole - experts) / tensor + held_whole + experts / max(tensor, expert)
     scale = 1.0 if measured_bytes is None or not whole else measured_bytes / whole
     return math.ceil(device * scale / pipeline)
 

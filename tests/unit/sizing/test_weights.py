@@ -40,3 +40,12 @@ def test_files_that_are_here_count_more_than_arithmetic() -> None:
     """Where the weights are on this machine, their size is taken."""
     dense = read_hf_config(PUBLISHED[0]["config"])
     assert device_weight_bytes(dense, measured_bytes=10**9) == pytest.approx(10**9, rel=1e-6)
+
+
+def test_experts_spread_over_more_devices_than_the_tensor_group() -> None:
+    """With data-parallel attention, each GPU holds its share of experts and all of the rest."""
+    mixture = read_hf_config(next(case for case in PUBLISHED if case["model"] == "WizardLM-2-8x22B")["config"])
+    experts_bytes = mixture.parameters.experts * 2
+    alone = device_weight_bytes(mixture)
+    assert alone - device_weight_bytes(mixture, expert=8) == pytest.approx(experts_bytes * 7 / 8, rel=1e-6)
+    assert device_weight_bytes(mixture, tensor=8, expert=8) == device_weight_bytes(mixture, tensor=8)

@@ -201,6 +201,7 @@ def workload_of(plan: PoolPlan, gpu: GpuFacts) -> Workload:
         context_tokens=plan.model.context_tokens,
         tensor=options.parallel.tensor,
         pipeline=options.parallel.pipeline,
+        expert=options.parallel.expert,
         kv_dtype=memory.kv_dtype,
         fraction=_fraction(plan, weight_bytes),
         kv_bytes=memory.kv_bytes,

@@ -128,7 +128,8 @@ def _text(path: Path | None, told: CheckReport) -> str:
 
 def _pool_lines(pool: PoolReport) -> Iterator[str]:
     failed, doubtful = pool.count(Level.FAIL), pool.count(Level.WARN)
-    verdict = "cannot run as declared" if failed else "can run"
+    is_judged = all(finding.level is not Level.WARN for finding in pool.findings if finding.code == "gpu")
+    verdict = "cannot run as declared" if failed else "can run" if is_judged else "is not judged without its GPUs"
     counts = f"{failed} failed, {_counted(doubtful, 'warning')}, {pool.count(Level.OK)} ok"
     yield f"pool {pool.pool} ({pool.engine}, {pool.model}) {verdict}: {counts}"
     for finding in pool.findings:

@@ -11,12 +11,15 @@ from headrace.declaration.model import Declaration, Model
 from headrace.declaration.model_source import HuggingFaceSource, parse_source
 from headrace.domain.operator_error import OperatorError
 from headrace.fleet.deploy.launch_preview import place_of
+from headrace.fleet.deploy.preflight.core.judge import GPU_ENGINES
 from headrace.fleet.deploy.preflight.core.machine import Machine, ModelFacts, PoolPlan
 from headrace.fleet.deploy.preflight.facts import read_files, read_machine, read_model
 from headrace.fleet.deploy.preflight.questions import MODEL_TEXTS, PYTHON_LINE, QUESTIONS, capture_script
 from headrace.settings import Settings
 from headrace.sizing.architecture import UnknownArchitectureError
 from headrace.sizing.gguf_file import read_gguf
+from headrace.sizing.published import find_published
+from headrace.sizing.weights import checkpoint_bytes
 
 ANSWER_S = 20.0
 """`nvidia-smi` takes seconds where no persistence daemon runs; a hung driver must not hang the check."""
@@ -34,15 +37,13 @@ def plan_pools(declaration: Declaration, settings: Settings, facts_of: FactsOf) 
         if pool.is_remote:
             continue
         model = declaration.models[pool.model].for_engine(pool.engine)
-        plans.append(
-            PoolPlan(
-                name=name,
-                pool=pool,
-                model=model,
-                repository=repository_of(pool.model, model),
-                facts=facts_of(pool.model, str(place_of(model, settings)), model),
-            )
+        facts, repository = (
+            facts_of(pool.model, str(place_of(model, settings)), model),
+            repository_of(pool.model, model),
         )
+        if not facts.is_here and pool.engine in GPU_ENGINES and (known := find_published(repository)) is not None:
+            facts = replace(facts, architecture=known, total_bytes=checkpoint_bytes(known))
+        plans.append(PoolPlan(name=name, pool=pool, model=model, repository=repository, facts=facts))
     return plans
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace.declaration.builtin import builtin_declaration
-from headrace.declaration.model import Model
+from headrace.declaration.model import Declaration, Model
 from headrace.domain.operator_error import OperatorError
 from headrace.fleet.deploy.preflight.gather import (
     CaptureFolder,
@@ -71,3 +71,17 @@ def test_each_pool_that_runs_here_is_resolved(settings) -> None:
     """The built-in declaration has one pool, whose model is not fetched yet."""
     (plan,) = plan_pools(builtin_declaration(), settings, look_at_model)
     assert (plan.name, plan.facts.is_here, plan.devices) == ("default", False, 1)
+
+
+def test_a_known_model_is_planned_before_it_is_fetched(settings) -> None:
+    """Its shape and the size of its download come from the catalogue, by its name on the Hub."""
+    declaration = Declaration.model_validate(
+        {
+            "models": {"chat": {"source": f"hf:Qwen/Qwen3-8B@{'a' * 40}"}},
+            "pools": {"main": {"model": "chat", "engine": "vllm"}},
+        }
+    )
+    (plan,) = plan_pools(declaration, settings, look_at_model)
+    assert (plan.repository, plan.facts.is_here) == ("Qwen/Qwen3-8B", False)
+    assert plan.facts.architecture is not None
+    assert plan.facts.total_bytes == pytest.approx(16.38e9, rel=0.01)

@@ -56,6 +56,8 @@ class Instance:
             "pools": {"chat": {"model": "tiny", "replicas": 1, "stop_s": 5, "threads": 1}},
         }
         self.key = ""
+        self.begun: list[subprocess.Popen[str]] = []
+        """Commands started, closed at the end even where a test fails."""
         self.write()
 
     def write(self) -> None:
@@ -75,9 +77,11 @@ class Instance:
     def begin(self, *words: str) -> subprocess.Popen[str]:
         """Start `headrace WORDS`."""
         argv = [sys.executable, "-m", "headrace.cli.main", *words]
-        return subprocess.Popen(
+        process = subprocess.Popen(
             argv, env=self.environment, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
+        self.begun.append(process)
+        return process
 
     def up(self) -> dict[str, Any]:
         """Start in the background and return what `up --json` says."""
@@ -138,6 +142,11 @@ class Instance:
         for pid in self.processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        for process in self.begun:
+            process.wait()
+            for stream in (process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
 
     @contextlib.contextmanager
     def under_load(self, callers: int = 4, *, call: Callable[[], int | str] | None = None) -> Iterator[list[int | str]]:

@@ -239,12 +239,17 @@ def _check(body: Body, ask: Ask) -> None:
         raise AskError(400, f"top_p must be in (0, 1], got {body.top_p}.", param="top_p")
     if not 1 <= ask.choices <= MAX_CHOICES:
         raise AskError(400, f"n must be between 1 and {MAX_CHOICES}, got {ask.choices}.", param="n")
+    if ask.logprobs is not None and not 0 <= ask.logprobs <= MAX_LOGPROBS:
+        raise AskError(400, f"logprobs must be between 0 and {MAX_LOGPROBS}, got {ask.logprobs}.", param="logprobs")
     if body.tools is not None and not body.tools:
         raise AskError(400, "tools must not be an empty array.", param="tools")
 
 
 MAX_CHOICES = 128
 """More of one prompt at once would only be an accident."""
+
+MAX_LOGPROBS = 128
+"""More alternatives to each token would only be an accident, and would stop every stream of the engine."""
 
 
 def _choices(body: Body, sampling: Mapping[str, Any]) -> int:

@@ -11,6 +11,12 @@ from typing import Any, cast
 MAX_DEPTH = 24
 """Deeper ones recurse without end."""
 
+MAX_CHARACTERS = 65_536
+"""Longest text made: more would only be an accident, and would stop every stream of the engine."""
+
+MAX_PARTS = 16_384
+"""Most values looked at for one document, for the same reason."""
+
 
 class SchemaError(ValueError):
     """No document of this schema can be made; the message says where."""
@@ -21,17 +27,22 @@ def instance_of(schema: object, *, seed: int = 0) -> object:
 
     Raises: SchemaError.
     """
-    return _Maker(schema, seed).make(schema, 0)
+    try:
+        return _Maker(schema, seed).make(schema, 0)
+    except SchemaError:
+        raise
+    except (LookupError, AttributeError, TypeError, ValueError, ArithmeticError) as error:
+        raise SchemaError(f"a keyword has a value of the wrong kind: {error}") from error
 
 
 class _Maker:
     def __init__(self, root: object, seed: int) -> None:
         self._root = root
         self._seed = seed
+        self._parts = 0
 
     def make(self, schema: object, depth: int) -> object:
-        if depth > MAX_DEPTH:
-            raise SchemaError(f"the schema nests deeper than {MAX_DEPTH}")
+        self._count(depth)
         if schema is True or schema == {}:
             return ""
         if not isinstance(schema, Mapping):
@@ -46,8 +57,17 @@ class _Maker:
                 return self.make(rules[word][0], depth + 1)
         return self._of_type(_type_of(rules), rules, depth)
 
+    def _count(self, depth: int) -> None:
+        """Count one more value; raises where there are too many, or too deep."""
+        if depth > MAX_DEPTH:
+            raise SchemaError(f"the schema nests deeper than {MAX_DEPTH}")
+        self._parts += 1
+        if self._parts > MAX_PARTS:
+            raise SchemaError(f"the schema needs more than {MAX_PARTS} values")
+
     def _resolved(self, rules: Mapping[str, Any], depth: int) -> Mapping[str, Any]:
         """Follow `$ref` within the document, and join `allOf`."""
+        self._count(depth)
         for _ in range(MAX_DEPTH):
             reference = rules.get("$ref")
             if not isinstance(reference, str):
@@ -56,7 +76,7 @@ class _Maker:
         if parts := rules.get("allOf"):
             merged = {key: value for key, value in rules.items() if key != "allOf"}
             for part in parts:
-                merged = _merged(merged, self._resolved(part, depth))
+                merged = _merged(merged, self._resolved(part, depth + 1))
             return merged
         return rules
 
@@ -159,7 +179,7 @@ def _string(rules: Mapping[str, Any], seed: int) -> str:
     if made := _FORMATS.get(str(rules.get("format"))):
         return made
     least, most = int(rules.get("minLength") or 0), rules.get("maxLength")
-    text = "abcdefghij"[seed % 10] * max(least, 1)
+    text = _repeated("abcdefghij"[seed % 10], max(least, 1))
     return text[: int(most)] if most is not None else text
 
 
@@ -188,6 +208,12 @@ def _distinct(value: object, number: int) -> object:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value + number
     return value
+
+
+def _repeated(text: str, times: int) -> str:
+    if len(text) * times > MAX_CHARACTERS:
+        raise SchemaError(f"the shortest text has more than {MAX_CHARACTERS} characters")
+    return text * times
 
 
 def match_of(pattern: str) -> str:
@@ -222,7 +248,7 @@ def _match_part(kind: str, value: Any) -> str:
             return "".join(_match_part(str(k), v) for k, v in value[-1])
         case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
             least, _, inner = value
-            return "".join(_match_part(str(k), v) for k, v in inner) * min(least, 4096)
+            return _repeated("".join(_match_part(str(k), v) for k, v in inner), least)
         case "AT":
             return ""
         case _:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.domain.endpoint import EngineKind
+from headrace.domain.operator_error import OperatorError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +77,7 @@ def help_command(engine: EngineKind, *, python: Path | None = None, command: str
     """
     known = _PROGRAMS.get(engine)
     if command is not None:
-        words = tuple(shlex.split(command))
+        words = _words_of(command)
         has_help = any(word.startswith("--help") or word == "-h" for word in words)
         return HelpCommand(help=words if has_help else (*words, "--help"), version=())
     if known is None:
@@ -88,6 +89,16 @@ def help_command(engine: EngineKind, *, python: Path | None = None, command: str
     if known.program is None or (program := shutil.which(known.program)) is None:
         return None
     return HelpCommand(help=(program, *known.words), version=(program, "--version"))
+
+
+def _words_of(command: str) -> tuple[str, ...]:
+    try:
+        words = tuple(shlex.split(command))
+    except ValueError as error:
+        raise OperatorError(f"the command {command!r} is no command line: {error}") from error
+    if not words:
+        raise OperatorError("the command is empty", hint="Give the words that start the engine, such as `vllm serve`.")
+    return words
 
 
 def program_of(engine: EngineKind) -> str | None:

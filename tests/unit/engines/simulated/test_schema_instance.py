@@ -68,9 +68,33 @@ def test_a_pattern_is_matched(pattern: str):
         {"type": "string", "pattern": "(?=a)b"},
         "string",
         {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
+        {"allOf": [{"$ref": "#"}]},
+        {"anyOf": {"a": {}}},
+        {"enum": {"a": 1}},
+        {"allOf": "abc"},
+        {"type": "array", "prefixItems": {"a": 1}},
+        {"type": "object", "required": 5},
+        {"type": "string", "minLength": "x"},
     ],
 )
 def test_what_cannot_be_made_is_said(schema: object):
     """Impossible and endless schemas are an error, not a wrong document."""
     with pytest.raises(SchemaError):
+        instance_of(schema)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string", "minLength": 10**9},
+        {"type": "array", "minItems": 10**9},
+        {"type": "object", "minProperties": 10**9},
+        {"type": "array", "minItems": 500, "items": {"type": "array", "minItems": 500}},
+        {"type": "string", "pattern": "a{1000000000}"},
+        {"type": "string", "pattern": "(((a{4000}){4000}){4000})"},
+    ],
+)
+def test_a_schema_cannot_take_the_engines_memory(schema: object):
+    """A bound that somebody typed by accident is an error at once, not gigabytes of text."""
+    with pytest.raises(SchemaError, match="more than"):
         instance_of(schema)

@@ -140,6 +140,19 @@ async def test_log_probabilities_come_one_a_token():
         assert all(len(entry["top_logprobs"]) == 2 for entry in entries)
 
 
+@pytest.mark.parametrize("wrong", [10**9, -1])
+async def test_too_many_log_probabilities_are_refused(wrong: int):
+    """A number that somebody typed by accident is an error at once, not gigabytes of alternatives."""
+    async with serving(simulated()) as (_, client):
+        for path, members in (
+            ("/v1/chat/completions", {"logprobs": True, "top_logprobs": wrong}),
+            ("/v1/completions", {"prompt": "x", "logprobs": wrong}),
+        ):
+            answer = await client.post(path, json={**ASKED, "max_tokens": 2, **members})
+            assert answer.status_code == 400
+            assert "logprobs" in answer.text
+
+
 @pytest.mark.parametrize("dialect", [DialectKind.VLLM, DialectKind.SGLANG, DialectKind.LLAMACPP])
 async def test_the_newer_apis_say_the_same(dialect: DialectKind):
     """Responses and Messages, whole and streamed, carry the same text."""

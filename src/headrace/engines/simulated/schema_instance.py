@@ -6,6 +6,7 @@ Covers the keywords that structured output uses; what it does not know is left o
 import re
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from itertools import chain
 from typing import Any, cast
 
 MAX_DEPTH = 24
@@ -117,7 +118,7 @@ class _Maker:
             if name not in made:
                 made[name] = self.make(True if isinstance(more, bool) else more, depth + 1)
         wanted = int(rules.get("minProperties") or 0)
-        for name in (*properties, *(f"key{number}" for number in range(wanted))):
+        for name in chain(properties, (f"key{number}" for number in range(wanted))):
             if len(made) >= wanted:
                 break
             made.setdefault(name, self.make(properties.get(name, True), depth + 1))

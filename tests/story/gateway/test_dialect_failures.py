@@ -19,17 +19,21 @@ ERROR = b'data: {"error":{"message":"EngineCore died","type":"InternalServerErro
 EVERY = ""
 
 
-def data(value: dict[str, Any], name: str = "") -> bytes:
+def sse_event(value: dict[str, Any], name: str = "") -> bytes:
     head = f"event: {name}\n" if name else ""
     return f"{head}data: {json.dumps(value)}\n\n".encode()
 
 
-MESSAGE = data({"type": "message_start", "message": {"id": "m"}}, "message_start")
-PIECE = data({"type": "content_block_delta", "delta": {"type": "text_delta", "text": "hello"}}, "content_block_delta")
-NO_STOP = data({"type": "message_delta", "delta": {"stop_reason": None}}, "message_delta")
-MESSAGE_STOP = data({"type": "message_stop"}, "message_stop")
-TEXT = data({"type": "response.output_text.delta", "delta": "hello"})
-FAILED = data({"type": "response.failed", "response": {"id": "r", "status": "failed", "error": {"message": "died"}}})
+MESSAGE = sse_event({"type": "message_start", "message": {"id": "m"}}, "message_start")
+PIECE = sse_event(
+    {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "hello"}}, "content_block_delta"
+)
+NO_STOP = sse_event({"type": "message_delta", "delta": {"stop_reason": None}}, "message_delta")
+MESSAGE_STOP = sse_event({"type": "message_stop"}, "message_stop")
+TEXT = sse_event({"type": "response.output_text.delta", "delta": "hello"})
+FAILED = sse_event(
+    {"type": "response.failed", "response": {"id": "r", "status": "failed", "error": {"message": "died"}}}
+)
 CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
 
 CUTS: dict[str, tuple[str, str, tuple[bytes, ...]]] = {
@@ -43,12 +47,16 @@ CUTS: dict[str, tuple[str, str, tuple[bytes, ...]]] = {
     "sglang: flat error": (
         "sglang",
         CHAT,
-        (WORD, data({"error": {"object": "error", "message": "aborted", "code": 503}}), DONE),
+        (WORD, sse_event({"error": {"object": "error", "message": "aborted", "code": 503}}), DONE),
     ),
     "tensorrt-llm: cancelled": ("tensorrt-llm", CHAT, (WORD, chunk_event(finish="cancelled"), DONE)),
     "tensorrt-llm: timed out": ("tensorrt-llm", CHAT, (WORD, chunk_event(finish="timeout"), DONE)),
     "tensorrt-llm: connection ends": ("tensorrt-llm", CHAT, (WORD,)),
-    "llamacpp: error event": ("llamacpp", CHAT, (WORD, data({"error": {"code": 500, "message": "slot lost"}}), DONE)),
+    "llamacpp: error event": (
+        "llamacpp",
+        CHAT,
+        (WORD, sse_event({"error": {"code": 500, "message": "slot lost"}}), DONE),
+    ),
     "llamacpp: older error event": ("llamacpp", CHAT, (WORD, b'error: {"code":500,"message":"slot lost"}\n\n', DONE)),
     "openai: end mark alone": ("openai", CHAT, (WORD, DONE)),
 }

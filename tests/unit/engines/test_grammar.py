@@ -23,7 +23,7 @@ def grammar(text: str) -> Constraint:
         'root ::= a\n\na ::= "1" b?\nb ::= "2" a',
     ],
 )
-def test_a_grammar_of_the_common_core_is_carried_over(text: str) -> None:
+def test_a_grammar_of_the_shared_core_is_carried_over(text: str) -> None:
     """It stays as it is, letter for letter."""
     assert portable(grammar(text)) == text
 

@@ -6,7 +6,7 @@ holds. An option that an engine lacks is an error (`engines/declared.py`), never
 
 from typing import Literal, Self
 
-from pydantic import Field, field_serializer, model_validator
+from pydantic import Field, field_serializer, field_validator, model_validator
 
 from headrace.declaration.shape import HIDDEN, PATH, SECRET_NAMES, Name, Section, is_secret_name
 
@@ -219,6 +219,14 @@ class Runtime(Section):
         if self.python is not None and self.command:
             raise ValueError("python and command both name the program: give one of them")
         return self
+
+    @field_validator("env")
+    @classmethod
+    def _names_of_variables(cls, value: dict[str, str]) -> dict[str, str]:
+        for name in value:
+            if not name or "=" in name or any(char.isspace() for char in name):
+                raise ValueError(f'"{name}" is not the name of an environment variable')
+        return value
 
     @field_serializer("env", when_used="json")
     def _hide(self, value: dict[str, str]) -> dict[str, str]:

@@ -104,6 +104,8 @@ class References:
             raise _MissingError(f"the file {name} cannot be read: {said}", hint) from error
         if not text:
             raise _MissingError(f"the file {name} is empty", None)
+        if "\0" in text:
+            raise _MissingError(f"the file {name} holds the character NUL", None)
         return text
 
 

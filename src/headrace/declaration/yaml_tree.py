@@ -156,6 +156,8 @@ class _Composer:
         elif isinstance(event, yaml.ScalarEvent):
             self._check_tag(event, mark)
             text = str(event.value)
+            if "\0" in text:
+                self.slips.append(Slip(mark, "holds the character NUL, which no program can be given"))
             is_plain = event.style in (None, "")
             value = plain_value(text) if is_plain and event.tag is None else text
             self._add(Scalar(mark=mark, text=text, value=value), event.anchor, mark, 1)

@@ -22,6 +22,9 @@ from headrace.domain.endpoint import EngineKind
         {"experts": {"redundant": 1}},
         {"runtime": {"python": "p", "command": ["c"]}},
         {"kv_offload": {}},
+        {"runtime": {"env": {"A=B": "x"}}},
+        {"runtime": {"env": {"A B": "x"}}},
+        {"runtime": {"env": {"": "x"}}},
     ],
 )
 def test_what_cannot_be_meant_is_refused(options: dict[str, Any]) -> None:

@@ -56,6 +56,7 @@ def test_a_doubled_dollar_is_a_literal_one(load) -> None:
         ("${file:nowhere}", "the file nowhere cannot be read: No such file or directory"),
         ("${file:empty}", "the file empty is empty"),
         ("${file:binary}", "is not readable UTF-8 text"),
+        ("${file:nul}", "the file nul holds the character NUL"),
         ("${vault:x}", "is not a reference"),
     ],
 )
@@ -63,6 +64,7 @@ def test_a_reference_without_a_value_names_its_line(problems, tmp_path: Path, re
     """What a reference lacks is said with file, line and key."""
     (tmp_path / "empty").write_text("\n")
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    (tmp_path / "nul").write_text("a\0b")
     (problem,) = problems(remote(f'{{bearer: "{reference}"}}'), EMPTY="")
     assert said in problem.message
     assert (problem.line, problem.key) == (9, "pools.p.credentials.bearer")

@@ -91,6 +91,8 @@ def test_nested_aliases_cannot_grow_without_bound() -> None:
         ("? [a]\n: 1", 1, "plain word"),
         ('a: "\\ud800"', 1, "not valid YAML"),
         ("a: \x00", 1, "not valid YAML"),
+        ('b: 1\na: ["x\\0y"]', 2, "NUL"),
+        ('b: 1\n"x\\0y": 1', 2, "NUL"),
         ("a: {<<: 1}", 1, "<< takes"),
     ],
 )

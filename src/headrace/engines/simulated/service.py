@@ -162,7 +162,8 @@ class Service:
         leg = self.dialect.transfer(ask, answer_id)
         generation = Generation(connection, ask, self.dialect, answer_id=answer_id, name=str(self._number))
         now_mono_s = time.monotonic()
-        generation.fault = next((f for kind in STREAM_FAULTS if (f := self.faults.draw(kind, now_mono_s))), None)
+        kinds = STREAM_FAULTS if ask.is_stream else (FaultKind.MALFORMED,)
+        generation.fault = next((f for kind in kinds if (f := self.faults.draw(kind, now_mono_s))), None)
         self._make_choices(generation)
         connection.owner = generation
         if isinstance(leg, Fetch):

@@ -250,6 +250,15 @@ async def test_a_stream_can_be_cut(how: str):
         assert service.engine.load().running == 0
 
 
+async def test_a_whole_answer_uses_up_no_fault_of_streams():
+    """What can only happen to a stream waits for one, and is counted when it happened."""
+    async with serving(simulated()) as (_, client):
+        await client.post("/sim/faults", json={"kind": "cut", "after_tokens": 2, "count": 1})
+        await chat(client, max_tokens=4)
+        assert (await client.get("/sim/faults")).json()["faults"][0]["happened"] == 0
+        assert (await events(client, max_tokens=4))[-1] == "RemoteProtocolError"
+
+
 async def test_a_stall_sends_nothing_and_then_all():
     """The connection stays open; when the stall is over, what was computed meanwhile comes at once."""
     async with serving(simulated()) as (_, client):

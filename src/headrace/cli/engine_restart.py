@@ -1,6 +1,7 @@
 """`headrace engine restart POOL/N`: a fresh process for one replica, what it has in work finished first."""
 
 import time
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -8,12 +9,15 @@ import typer
 from headrace.cli.control_client import ControlClient, get_supervisor
 from headrace.cli.options import JsonOption
 from headrace.cli.output import EXIT_FAILED, emit, fail
-from headrace.control_api.operations import InstanceStatus, ReplicaStatus, RestartReport
-from headrace.domain.endpoint import ReplicaPhase
+from headrace.control_api.operations import EndpointSummary, InstanceStatus, ReplicaStatus, RestartReport
+from headrace.domain.endpoint import EndpointState, ReplicaPhase
 from headrace.domain.operator_error import OperatorError
 from headrace.settings import load_settings
 
 POLL_S = 0.2
+
+SERVING_STATES = (EndpointState.READY.value, EndpointState.BUSY.value)
+"""In which the gateway sends an endpoint requests."""
 
 ReplicaArgument = Annotated[
     str, typer.Argument(metavar="POOL/N", help="The replica, as `headrace status` names it.", show_default=False)
@@ -43,15 +47,22 @@ def _await_fresh(client: ControlClient, report: RestartReport, timeout_s: float)
     """Wait for a process that is not the one from before. Raises: OperatorError."""
     end_mono_s = time.monotonic() + timeout_s
     while time.monotonic() < end_mono_s:
-        found = _find(client.status(), report.replica)
+        status = client.status()
+        found = _find(status, report.replica)
         if found is None:
             raise OperatorError(f"{report.replica} is gone: a reload has taken it out")
-        if found.phase == ReplicaPhase.READY.value and found.pid not in (None, report.pid):
+        is_fresh = found.phase == ReplicaPhase.READY.value and found.pid not in (None, report.pid)
+        if is_fresh and gets_requests(status.endpoints, report.replica):
             return found
         if found.phase == ReplicaPhase.CRASH_LOOP.value:
             fail("\n".join([f"{report.replica}: {found.reason}", *found.last_lines[-10:]]), code=EXIT_FAILED)
         time.sleep(POLL_S)
     raise OperatorError(f"{report.replica} was not ready after {timeout_s:g} s", hint="`headrace status` says why.")
+
+
+def gets_requests(endpoints: Sequence[EndpointSummary], replica: str) -> bool:
+    """Tell whether every gateway worker sends requests to `replica` again: they learn of it after the supervisor."""
+    return any(one.endpoint == replica and one.state in SERVING_STATES for one in endpoints)
 
 
 def _find(status: InstanceStatus, replica: str) -> ReplicaStatus | None:

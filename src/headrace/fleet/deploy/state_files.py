@@ -58,10 +58,16 @@ def read_supervisor_file(settings: Settings) -> SupervisorFile | None:
 
 def prepare_folders(settings: Settings) -> None:
     """Make the state folder and its parts, for this user alone."""
-    for folder in (settings.state_dir, settings.run_dir, settings.log_dir, settings.journal_dir, settings.slot_dir):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    settings.state_dir.chmod(0o700)
     _check_socket_length(settings)
+    try:
+        for folder in (settings.state_dir, settings.run_dir, settings.log_dir, settings.journal_dir, settings.slot_dir):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        settings.state_dir.chmod(0o700)
+    except OSError as error:
+        raise OperatorError(
+            f"the state folder cannot be used: {error.filename}: {error.strerror}",
+            hint="Set HEADRACE_STATE_DIR to a folder that this user can write to.",
+        ) from error
 
 
 def lock_state(settings: Settings, inherited_fd: int | None = None) -> int:

@@ -86,6 +86,15 @@ def test_a_path_too_long_for_sockets_is_refused(tmp_path: Path) -> None:
         prepare_folders(settings)
 
 
+@pytest.mark.parametrize("place", ["file", "file/state"])
+def test_a_folder_that_cannot_be_made_is_named_with_the_setting(tmp_path: Path, place: str) -> None:
+    """Something else in its place, or no right to write: said with the variable that chooses another."""
+    (tmp_path / "file").touch()
+    with pytest.raises(OperatorError, match=r"the state folder cannot be used: .*file") as caught:
+        prepare_folders(Settings(state_dir=tmp_path / place, cache_dir=tmp_path))
+    assert "HEADRACE_STATE_DIR" in str(caught.value.hint)
+
+
 def test_names_become_files_one_to_one(settings: Settings) -> None:
     """Pool names that differ never share a file, whatever characters they hold."""
     names = ["a", "a/b", "a%2fb", "a:b", "a@b", "a-b", "A"]

@@ -24,7 +24,9 @@ def instance(tmp_path: Path) -> Iterator[Instance]:
     made.environment["HEADRACE_CACHE_DIR"] = str(load_settings().cache_dir)
     model = builtin_declaration().models[BUILTIN_MODEL]
     made.declaration["models"] = {BUILTIN_MODEL: model.model_dump(exclude_defaults=True)}
-    made.declaration["pools"] = {"chat": {"model": BUILTIN_MODEL, "threads": 1, "batching": {"max_sequences": 2}, "stop_s": 5}}
+    made.declaration["pools"] = {
+        "chat": {"model": BUILTIN_MODEL, "threads": 1, "batching": {"max_sequences": 2}, "stop_s": 5}
+    }
     made.write()
     yield made
     made.end()

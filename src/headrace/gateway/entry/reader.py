@@ -92,6 +92,8 @@ class RequestReader:
 
     def _decode_fields(self, body: bytes) -> dict[str, msgspec.Raw]:
         try:
+            if not body.isascii():
+                body.decode()  # parsers skip what they are not asked for, and would let broken text through to engines
             fields = self._decode(body)
             is_ambiguous = has_duplicate_keys(body, fields)
         except (msgspec.MsgspecError, ValueError) as error:

@@ -57,6 +57,15 @@ def test_what_is_no_json_object_is_refused(body: bytes) -> None:
     assert refusal(body).code is ErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.parametrize("broken", [b"\x80", b"\xf8", b"\xc3", b"\xed\xa0\x80"])
+def test_a_body_that_is_no_utf_8_is_refused_wherever_it_is_broken(broken: bytes) -> None:
+    """In a name, in the depth of a message, or in its text: no engine has to find out."""
+    whole = b'{"model":"m","messages":[{"role":"user","content":"hello","x":{"y":["z"]}}],"own":{"k":"v"}}'
+    for place in range(len(whole)):
+        error = refusal(whole[:place] + broken + whole[place + 1 :])
+        assert error.code is ErrorCode.INVALID_REQUEST
+
+
 def test_deep_nesting_is_refused_not_crashed_on() -> None:
     """A body of 100,000 brackets is an error of the caller, whichever field holds it."""
     for start in (b'{"model":"m","messages":', b'{ "model":"m","messages":'):

@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import os
 import secrets
+import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -37,12 +38,11 @@ class CacheSalt:
 
 def load_secret(path: Path) -> bytes:
     """Read the secret, or make it; of workers that start at once, all end up with the same one."""
-    made = path.with_name(f"{path.name}.{os.getpid()}")
     if not path.exists():
-        descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        descriptor, made = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)  # for the owner's eyes
         with os.fdopen(descriptor, "wb") as file:
             file.write(secrets.token_bytes(SECRET_BYTES))
         with suppress(FileExistsError):
-            os.link(made, path)
-        made.unlink()
+            os.link(made, path)  # whole or not at all, and never over one that is there
+        Path(made).unlink()
     return path.read_bytes()

@@ -41,6 +41,7 @@ def stream(instance: Instance) -> int | str:
 
 
 def ask(instance: Instance) -> str:
+    """Return what the model says, "" where the verb fails. It is sampled, and small: what it says is not looked at."""
     done = instance.run("chat", "--json", "--key", instance.key, "--max-tokens", "12", "What is the capital of France?")
     return json.loads(done.stdout)["data"]["content"] if done.returncode == 0 else ""
 
@@ -70,15 +71,15 @@ def test_the_real_engine_killed_under_load_returns_unaided(instance: Instance) -
 def test_the_real_engine_survives_an_upgrade_and_returns_after_a_kill(instance: Instance) -> None:
     """The bundled model answers, goes on through an upgrade in the same process, and comes back after kill -9."""
     instance.up()
-    assert "Paris" in ask(instance)
+    assert ask(instance)
     engines = instance.engine_pids()
 
     assert instance.run("reload", "--upgrade").returncode == 0
     assert instance.engine_pids() == engines
-    assert "Paris" in ask(instance)
+    assert ask(instance)
 
     os.kill(engines["chat/0"], signal.SIGKILL)
-    wait_until(lambda: "Paris" in ask(instance), "an answer by a fresh engine")
+    wait_until(lambda: ask(instance) != "", "an answer by a fresh engine")
     assert instance.status()["replicas"][0]["restarts"] == 1
 
     assert instance.run("down").returncode == 0

@@ -102,12 +102,16 @@ class FieldPolicy:
         elif name in self._gated:
             reason = "is switched off here; an operator can allow it in gateway.fields.allow_gated"
         elif hidden := self._find_owned(raw):
-            reason = f"holds {_shown(hidden)}, which is set by the gateway and is not taken from callers; leave it out"
+            reason = (
+                f"holds {shown_name(hidden)}, which is set by the gateway and is not taken from callers; leave it out"
+            )
         elif self._refuses_unknown and not is_known:
             reason = f"is not a field of {dialect.value} that the engine of model {model.name!r} is known to understand"
         else:
             return
-        raise RequestError(ErrorCode.UNSUPPORTED_PARAMETER, f"field {_shown(name)} {reason}", param=_shown(name))
+        raise RequestError(
+            ErrorCode.UNSUPPORTED_PARAMETER, f"field {shown_name(name)} {reason}", param=shown_name(name)
+        )
 
     def _find_owned(self, raw: msgspec.Raw) -> str | None:
         """The first owned name at any depth of a value that headrace does not know, or that an engine hands on."""
@@ -127,6 +131,6 @@ class FieldPolicy:
         return None
 
 
-def _shown(name: str) -> str:
+def shown_name(name: str) -> str:
     """A field name as it may appear in a message: short and printable, whatever the caller sent."""
     return "".join(letter if letter.isprintable() else "?" for letter in name[:64])

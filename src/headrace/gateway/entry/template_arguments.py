@@ -9,6 +9,7 @@
 import msgspec
 
 from headrace.domain.errors import ErrorCode, RequestError
+from headrace.gateway.entry.fields import shown_name
 
 SWITCHES = frozenset(
     {
@@ -58,11 +59,10 @@ def check_template_arguments(raw: msgspec.Raw, *, is_allowed: bool) -> None:
     for key, value in arguments.items():
         is_plain = not bytes(value).startswith((b"[", b"{"))
         if key in NEVER or not (is_allowed or (key in SWITCHES and is_plain)):
-            shown = "".join(letter if letter.isprintable() else "?" for letter in key[:64])
             reason = (
                 "is not taken from callers"
                 if key in NEVER
                 else f"is switched off here (callers may set {', '.join(sorted(SWITCHES))}, to plain values); an "
                 "operator can allow others in gateway.fields.allow_gated"
             )
-            raise RequestError(ErrorCode.UNSUPPORTED_PARAMETER, f"{_NAME}.{shown} {reason}", param=_NAME)
+            raise RequestError(ErrorCode.UNSUPPORTED_PARAMETER, f"{_NAME}.{shown_name(key)} {reason}", param=_NAME)

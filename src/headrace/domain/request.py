@@ -15,6 +15,14 @@ class ApiDialect(StrEnum):
     MESSAGES = "messages"
 
 
+class RequestClass(StrEnum):
+    """How urgent a request is: its band in the queue. The value is what callers and headrace.yaml write."""
+
+    INTERACTIVE = "interactive"
+    STANDARD = "standard"
+    OFFLINE = "offline"
+
+
 USAGE_OPTION = b'{"stream_options":{"include_usage":true},'
 STREAMS_WITH_USAGE_OPTION = frozenset({ApiDialect.CHAT_COMPLETIONS, ApiDialect.COMPLETIONS})
 """Dialects whose streams report usage only when asked. Source: OpenAI API reference, `stream_options`."""
@@ -47,6 +55,9 @@ class InferenceRequest(msgspec.Struct, kw_only=True):
     """The caller asked for usage in its stream."""
     output_limit_tokens: int | None
     """The one output limit, whatever its alias; None where the caller gave none."""
+    estimated_input_tokens: int = 0
+    """Guessed from the body's length and what the model's engines have counted so far; 0 before that is known."""
+    request_class: RequestClass = RequestClass.STANDARD
     pinned_endpoint: str | None = None
     """The only endpoint that can continue this (`previous_response_id`)."""
     rewrites: dict[str, Rewrite] | None = None

@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Level(StrEnum):
-    """Who a limit belongs to, from the widest to the narrowest. The tightest limit wins, and a refusal names its level."""
+    """Who a limit belongs to, from the widest to the narrowest. The tightest wins; a refusal names it."""
 
     GATEWAY = "gateway"
     ORGANISATION = "organisation"
@@ -67,7 +67,7 @@ class Meter(Protocol):
         ...
 
     def charge(self, amount: int, now_mono_s: float) -> None:
-        """Count what was used beyond what was taken. Never refuses: the meter goes into debt, and later callers wait."""
+        """Count what was used beyond what was taken. Never refuses: it goes into debt, and others wait."""
         ...
 
     def used(self, now_mono_s: float) -> int:

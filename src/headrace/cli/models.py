@@ -13,10 +13,9 @@ from headrace.cli.output import console, emit, table
 from headrace.declaration.load import find_declaration, load_declaration
 from headrace.declaration.model import Declaration, Model
 from headrace.domain.operator_error import OperatorError
-from headrace.fleet.deploy.models import FetchProgress, ModelFetchError, ModelStore
+from headrace.fleet.deploy.models import FetchProgress, ModelFetchError, ModelStore, describe
 from headrace.fleet.deploy.state_files import find_supervisor
 from headrace.settings import Settings, load_settings
-from headrace.wiring.model_fetch import describe
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -1,16 +1,12 @@
 """Joins the replicas to the model store: one fetch per model however many replicas wait, progress in words."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
 from headrace.declaration.model import Model
 from headrace.domain.operator_error import OperatorError
-from headrace.fleet.deploy.models import FetchPhase, FetchProgress, ModelFetchError, ModelStore
+from headrace.fleet.deploy.models import ModelFetchError, ModelStore, describe
 from headrace.fleet.deploy.replica_plan import ReplicaPlan
-
-CHECKSUM = re.compile(r"[0-9a-f]{64}")
-"""Files of the cache are named by theirs; people need no more of it than tells two apart."""
 
 
 class ModelFetch:
@@ -31,16 +27,3 @@ class ModelFetch:
             )
         except ModelFetchError as error:
             raise OperatorError(str(error)) from error
-
-
-def describe(progress: FetchProgress) -> str:
-    """Put a report into one line, such as "downloading model.gguf: 41 % of 98.4 MB, 12.0 MB/s"."""
-    text = f"{progress.phase.value} {CHECKSUM.sub(lambda found: found[0][:12], progress.what)}".strip()
-    if progress.phase in (FetchPhase.DOWNLOADING, FetchPhase.EXTRACTING, FetchPhase.VERIFYING, FetchPhase.CONVERTING):
-        if progress.total_bytes:
-            text += f": {progress.done_bytes / progress.total_bytes:.0%} of {progress.total_bytes / 1e6:.1f} MB"
-        elif progress.done_bytes:
-            text += f": {progress.done_bytes / 1e6:.1f} MB"
-        if progress.rate_bytes_per_s:
-            text += f", {progress.rate_bytes_per_s / 1e6:.1f} MB/s"
-    return f"{text} ({progress.note})" if progress.note else text

@@ -30,6 +30,8 @@ class FetchPolicy:
     backoff_s: float = 0.5
     """Pause after the first failure; doubles, with jitter, up to `backoff_max_s`."""
     backoff_max_s: float = 20.0
+    total_timeout_s: float | None = None
+    """Longest time of the whole fetch, waiting for others and checking included; None: as long as bytes arrive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,14 @@ from urllib.parse import quote
 
 import msgspec
 
-from headrace.fleet.deploy.models.blobs import COPY_BYTES, BlobCache, remove_quietly, sync_folder, write_record
+from headrace.fleet.deploy.models.blobs import (
+    COPY_BYTES,
+    BlobCache,
+    remove_quietly,
+    require_space,
+    sync_folder,
+    write_record,
+)
 from headrace.fleet.deploy.models.download import Downloader, Remote
 from headrace.fleet.deploy.models.failure import ModelFetchError
 from headrace.fleet.deploy.models.progress import FetchPhase, Meter
@@ -59,13 +66,16 @@ class HuggingFaceHub:
         """
         name = source.repository.replace("/", "--")
         snapshots = self._cache.folder("snapshots") / name
-        known = snapshots / self._known_commit(name, source.revision)
+        commit = source.revision if source.is_pinned else self._known_commit(name, source.revision)
+        known = snapshots / commit
         if known != snapshots and known.is_dir():
             return known
         revision = self._read_revision(source)
         target = snapshots / revision.sha
         if not target.is_dir():
             staging = self._cache.partial_path(f"{name}-{revision.sha}")
+            missing_bytes = sum(sibling.size or 0 for sibling in revision.siblings) - _size_below(staging)
+            require_space(staging.parent, missing_bytes, f"{source.repository}@{source.revision}")
             for sibling in revision.siblings:
                 self._fetch_sibling(source, revision.sha, sibling, staging)
             snapshots.mkdir(parents=True, exist_ok=True)
@@ -135,3 +145,7 @@ class HuggingFaceHub:
     def _remote(self, repository: str, revision: str, file: str, size_bytes: int | None = None) -> Remote:
         url = f"{self._endpoint}/{repository}/resolve/{quote(revision, safe='')}/{quote(file)}"
         return Remote(url=url, what=f"{repository}/{file}", headers=self._headers, size_bytes=size_bytes)
+
+
+def _size_below(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -1,5 +1,6 @@
 """What a fetch tells whoever waits for it: phase, bytes, rate."""
 
+import re
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -7,13 +8,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from headrace.domain.clock import Clock, SystemClock
-from headrace.fleet.deploy.models.failure import FetchCancelledError
+from headrace.fleet.deploy.models.failure import FetchCancelledError, ModelFetchError
 
 REPORT_INTERVAL_S = 0.1
 """At most so often a running phase is reported; phase changes always are."""
 
 RATE_WINDOW_S = 5.0
 """The rate is the mean over so long."""
+
+CHECKSUM = re.compile(r"[0-9a-f]{64}")
+"""Files of the cache are named by theirs; people need no more of it than tells two apart."""
 
 
 class FetchPhase(StrEnum):
@@ -54,9 +58,13 @@ class Meter:
     Concurrency: used by the one thread that fetches; `cancel` may be called from any.
     """
 
-    def __init__(self, report: ReportProgress, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self, report: ReportProgress, *, clock: Clock | None = None, total_timeout_s: float | None = None
+    ) -> None:
         self._report = report
         self._clock = clock or SystemClock()
+        self._total_timeout_s = total_timeout_s
+        self._begun_mono_s = self._clock.mono_s()
         self._cancelled = threading.Event()
         self._phase = FetchPhase.RESOLVING
         self._what = ""
@@ -72,13 +80,26 @@ class Meter:
         self._cancelled.set()
 
     def check(self) -> None:
-        """Raises: FetchCancelledError after `cancel`."""
+        """Raises: FetchCancelledError after `cancel`, ModelFetchError when the time for the whole fetch is over."""
         if self._cancelled.is_set():
             raise FetchCancelledError
+        if self.left_s == 0:
+            raise ModelFetchError(
+                f"the whole fetch may take {self._total_timeout_s:g} s, which are over while {self._phase.value} "
+                f"{self._what}. What has arrived is kept and will be resumed"
+            )
+
+    @property
+    def left_s(self) -> float | None:
+        """What is left of the time for the whole fetch, 0 when it is over; None where it has no bound."""
+        if self._total_timeout_s is None:
+            return None
+        return max(0.0, self._begun_mono_s + self._total_timeout_s - self._clock.mono_s())
 
     def pause(self, seconds: float) -> None:
-        """Sleep, but wake and raise when cancelled."""
-        self._cancelled.wait(seconds)
+        """Sleep, but wake and raise when cancelled, or when the time is over."""
+        left_s = self.left_s
+        self._cancelled.wait(seconds if left_s is None else min(seconds, left_s))
         self.check()
 
     def enter(
@@ -117,3 +138,16 @@ class Meter:
                 note=note,
             )
         )
+
+
+def describe(progress: FetchProgress) -> str:
+    """Put a report into one line, such as "downloading model.gguf: 41 % of 98.4 MB, 12.0 MB/s"."""
+    text = f"{progress.phase.value} {CHECKSUM.sub(lambda found: found[0][:12], progress.what)}".strip()
+    if progress.phase in (FetchPhase.DOWNLOADING, FetchPhase.EXTRACTING, FetchPhase.VERIFYING, FetchPhase.CONVERTING):
+        if progress.total_bytes:
+            text += f": {progress.done_bytes / progress.total_bytes:.0%} of {progress.total_bytes / 1e6:.1f} MB"
+        elif progress.done_bytes:
+            text += f": {progress.done_bytes / 1e6:.1f} MB"
+        if progress.rate_bytes_per_s:
+            text += f", {progress.rate_bytes_per_s / 1e6:.1f} MB/s"
+    return f"{text} ({progress.note})" if progress.note else text

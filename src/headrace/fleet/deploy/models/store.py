@@ -72,7 +72,7 @@ class ModelStore:
         Raises: ModelFetchError.
         """
         loop = asyncio.get_running_loop()
-        meter = Meter(lambda report: _call_soon(loop, progress, report))
+        meter = self._meter(lambda report: _call_soon(loop, progress, report))
         work = asyncio.ensure_future(asyncio.to_thread(self._ensure, source, sha256, requantize, meter))
         try:
             return await asyncio.shield(work)
@@ -90,7 +90,10 @@ class ModelStore:
         progress: ReportProgress = ignore_progress,
     ) -> Path:
         """Do what `ensure` does, in the calling thread; `progress` is called there."""
-        return self._ensure(source, sha256, requantize, Meter(progress))
+        return self._ensure(source, sha256, requantize, self._meter(progress))
+
+    def _meter(self, report: ReportProgress) -> Meter:
+        return Meter(report, total_timeout_s=self._policy.total_timeout_s)
 
     def _ensure(self, source: str, sha256: str | None, requantize: str | None, meter: Meter) -> Path:
         try:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from headrace.fleet.deploy.models.failure import FetchCancelledError
-from headrace.fleet.deploy.models.progress import FetchPhase, FetchProgress, Meter
+from headrace.fleet.deploy.models.failure import FetchCancelledError, ModelFetchError
+from headrace.fleet.deploy.models.progress import FetchPhase, FetchProgress, Meter, describe
 
 
 class StepClock:
@@ -59,3 +59,31 @@ def test_a_cancelled_meter_stops_the_fetch_at_its_next_step():
     for step in (meter.check, lambda: meter.add(1), lambda: meter.pause(60), lambda: meter.enter(FetchPhase.DONE, "x")):
         with pytest.raises(FetchCancelledError):
             step()
+
+
+def test_the_time_for_the_whole_fetch_ends_it_however_steadily_bytes_arrive():
+    """A server that sends a byte now and then cannot hold a pod for ever."""
+    clock = StepClock()
+    meter = Meter(lambda _: None, clock=clock, total_timeout_s=100)
+    meter.enter(FetchPhase.DOWNLOADING, "model.gguf")
+    clock.now_mono_s = 99
+    meter.add(1)
+    clock.now_mono_s = 100
+    for step in (lambda: meter.add(1), lambda: meter.pause(60)):
+        with pytest.raises(ModelFetchError, match=r"may take 100 s, which are over while downloading model.gguf"):
+            step()
+
+
+def progress(what: str, **more: object) -> FetchProgress:
+    fields = {"done_bytes": 41_000_000, "total_bytes": 100_000_000, "rate_bytes_per_s": 12e6, **more}
+    return FetchProgress(phase=FetchPhase.DOWNLOADING, what=what, **fields)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_fetch_is_told_in_one_line() -> None:
+    """What, how much of how much, how fast."""
+    assert describe(progress("model.gguf")) == "downloading model.gguf: 41% of 100.0 MB, 12.0 MB/s"
+
+
+def test_a_checksum_is_shown_short() -> None:
+    """A file that is known by its checksum alone does not fill the line with it."""
+    assert describe(progress("ab" * 32)).startswith("downloading abababababab: 41%")

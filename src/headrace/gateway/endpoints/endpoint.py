@@ -8,6 +8,7 @@ from headrace.declaration.gateway_plan import EndpointAddress, PoolPlan
 from headrace.domain.endpoint import EndpointState
 from headrace.domain.ids import EndpointId
 from headrace.engines.contract import Driver
+from headrace.gateway.endpoints.load import EndpointLoad
 from headrace.gateway.http.connection_pool import ConnectionPool
 
 LEAVING_S = 60.0
@@ -48,6 +49,7 @@ class Endpoint:
         "is_usable",
         "last_byte_mono_s",
         "leaving_until_mono_s",
+        "load",
         "nobody_listens",
         "plan",
         "reason",
@@ -76,6 +78,7 @@ class Endpoint:
         self.reason = "not probed yet"
         self.since_at = time.time()  # noqa: TID251 (shown to people, never subtracted)
         self.in_flight = 0
+        self.load = EndpointLoad()
         self.requests = 0
         self.failures = 0
         self.failures_in_a_row = 0

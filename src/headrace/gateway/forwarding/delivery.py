@@ -6,7 +6,6 @@ than a task, since a task with four awaits costs 6 microseconds (docs/decisions/
 
 import asyncio
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from random import random
 from time import monotonic
 
@@ -14,42 +13,23 @@ from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import InferenceRequest
 from headrace.engines.contract import EngineError
 from headrace.gateway.endpoints.endpoint import Endpoint
+from headrace.gateway.forwarding.attempt_request import attempt_body, attempt_head
+from headrace.gateway.forwarding.caller_stream import HEARTBEAT, CallerStream
 from headrace.gateway.forwarding.core.failover import AttemptFailed, Decision, NextStep, decide
+from headrace.gateway.forwarding.core.patience import judge_stall, judge_unanswered
 from headrace.gateway.forwarding.in_band import error_event
+from headrace.gateway.forwarding.phase import ENDED, ERROR, PAUSE, SENT, STREAM, TAIL, WHOLE, Phase
 from headrace.gateway.forwarding.ports import FAILURE_TEXT, DeliveryAccount, Ending, ForwardingSettings, Meters
-from headrace.gateway.forwarding.streams.watch import StreamWatch, watch_for
+from headrace.gateway.forwarding.streams.watch import watch_for
 from headrace.gateway.forwarding.whole_answer import read_envelope, without_echo
 from headrace.gateway.http.connection_pool import Sending
 from headrace.gateway.http.engine_connection import LossReason
 from headrace.gateway.http.exchange import Exchange
-from headrace.gateway.http.sse import EVENT_ENDS, EventCutter, EventTooLargeError
+from headrace.gateway.http.sse import EventCutter, EventTooLargeError
 from headrace.gateway.http.wire import STREAM_HEAD
 
-HEARTBEAT = b": heartbeat\n\n"
-"""A comment: clients skip it. Source: HTML standard, section 9.2.6."""
 TAIL_S = 5.0
 """An engine that has sent the end marker gets so long to end its HTTP message before it is cut. Chosen."""
-
-DESERTED_S = 5.0
-"""Longest silence within a stream of an engine that no longer listens. One that drains goes on sending; a vLLM 0.32.0
-that was told to end can leave its streams open and silent for ever. Chosen."""
-
-
-class Phase(Enum):
-    PAUSE = auto()
-    """Between two attempts."""
-    SENT = auto()
-    """Waiting for the head of an answer."""
-    WHOLE = auto()
-    ERROR = auto()
-    STREAM = auto()
-    TAIL = auto()
-    """The caller has everything; the engine's message has not ended yet."""
-    ENDED = auto()
-
-
-PAUSE, SENT, WHOLE, ERROR, STREAM, TAIL, ENDED = Phase
-"""Module names: looking a member up on its class costs a tenth of a microsecond, several times a request."""
 
 
 @dataclass(slots=True, eq=False)
@@ -71,25 +51,22 @@ class Delivery:
     """Header lines of every attempt: trace, and at their end the request id, to which each attempt adds its number."""
     deadline_mono_s: float | None
     last_sent_mono_s: float
-    """When the caller was last sent something; before that, when its request was complete."""
+    """When the caller was last sent a heartbeat; before that, when its request was complete."""
     phase: Phase = PAUSE
     tried: tuple[Endpoint, ...] = ()
     endpoint: Endpoint | None = None
     """Where the attempt under way is, and is counted in flight."""
     sending: Sending | None = None
     pause: asyncio.TimerHandle | None = None
-    watch: StreamWatch | None = None
-    cutter: EventCutter | None = None
+    stream: CallerStream | None = None
+    """There from the head of a streamed answer on."""
     body: list[bytes] = field(init=False)
     """Of an answer that is no stream; there from its head on."""
     body_bytes: int = 0
     status: int = 0
-    is_content_sent: bool = False
-    """The commit point is passed: the caller has bytes of an answer."""
     is_paused: bool = False
     attempt_mono_s: float = 0.0
     last_block_mono_s: float = 0.0
-    last_output_mono_s: float = 0.0
 
     def start(self) -> None:
         """Make the first attempt; whatever happens then ends in `Ending`, once."""
@@ -128,33 +105,15 @@ class Delivery:
             account.dispatched_mono_s = now
         account.endpoint, account.pool = endpoint.endpoint_id, endpoint.plan.name
         account.engine = endpoint.plan.engine
-        asks_usage = endpoint.driver.dialect.supports_stream_usage
-        if request.rewrites is None and endpoint.salter is None:
-            body = request.body_for(endpoint.plan.served_model, asks_usage=asks_usage)
-        else:
-            body = self._rewritten_body(endpoint, asks_usage=asks_usage)
-        heads = endpoint.heads
-        head = b"POST %b%b HTTP/1.1\r\n%bcontent-type: application/json\r\n%b-%d%b\r\ncontent-length: %d\r\n\r\n" % (
-            heads.prefix,
-            request.path,
-            heads.lines,
-            self.extra_lines,
-            account.attempts,
-            b"b" if fresh else b"",
-            len(body),
-        )
+        body = attempt_body(request, endpoint, account.caller)
+        name = b"%d%b" % (account.attempts, b"b" if fresh else b"")
+        head = attempt_head(request, endpoint, self.extra_lines, name, len(body))
         self.endpoint = endpoint
         endpoint.in_flight += 1
         endpoint.requests += 1
         self.phase = SENT
         self.attempt_mono_s = now
         self.sending = endpoint.connections.send(head, body, self, fresh=fresh)
-
-    def _rewritten_body(self, endpoint: Endpoint, *, asks_usage: bool) -> bytes:
-        pool, caller = endpoint.plan, self.account.caller
-        salt = endpoint.salter(caller.tenant) if endpoint.salter is not None and caller is not None else None
-        rewrite = self.request.rewrites.get(pool.name) if self.request.rewrites is not None else None
-        return self.request.rewritten_body(pool.served_model, asks_usage=asks_usage, rewrite=rewrite, salt=salt)
 
     def _leave_endpoint(self) -> None:
         endpoint, self.endpoint = self.endpoint, None
@@ -180,8 +139,14 @@ class Delivery:
             self.phase = ERROR
         elif self.request.is_stream and headers.get(b"content-type", b"").startswith(b"text/event-stream"):
             self.phase = STREAM
-            self.watch = watch_for(self.request)
-            self.cutter = EventCutter(self.settings.event_bytes)
+            self.stream = CallerStream(
+                self.exchange,
+                self.account,
+                self.meters,
+                self.reply_lines,
+                watch_for(self.request),
+                EventCutter(self.settings.event_bytes),
+            )
         else:
             self.phase = WHOLE
 
@@ -267,56 +232,30 @@ class Delivery:
     # --- streams
 
     def _stream_bytes(self, data: bytes, now: float) -> None:
-        watch, cutter, exchange = self.watch, self.cutter, self.exchange
-        if watch is None or cutter is None:
+        stream = self.stream
+        if stream is None:
             return
-        if cutter.rest or not data.endswith(EVENT_ENDS):  # mostly whole events arrive
-            try:
-                data = cutter.feed(data)
-            except EventTooLargeError:
-                self._cancel_and_fail(ErrorCode.STREAM_BROKEN, f"event larger than {self.settings.event_bytes} bytes")
+        try:
+            if not stream.feed(data, now):
                 return
-            if not data:
-                return
-        before = watch.output_events
-        passed = watch.feed(data)
-        events = watch.output_events - before
-        if events == 1 and before:
-            self.meters.itl.observe(now - self.last_output_mono_s)
-            self.last_output_mono_s = now
-        elif events:
-            self._note_output(events, is_first=before == 0, now=now)
-        if passed:
-            if not exchange.is_streaming:
-                exchange.begin_stream(self.reply_lines + STREAM_HEAD)
-            self.is_content_sent = True
-            self.last_sent_mono_s = now
-            exchange.send(passed)
-        if watch.error is not None:
-            self._engine_error(watch.error)
-        elif watch.is_done:
-            self._stream_done(watch)
-
-    def _note_output(self, events: int, *, is_first: bool, now: float) -> None:
-        if is_first:
-            if self.account.first_output_mono_s is None:
-                self.account.first_output_mono_s = now
+        except EventTooLargeError:
+            self._cancel_and_fail(ErrorCode.STREAM_BROKEN, f"event larger than {self.settings.event_bytes} bytes")
+            return
+        if stream.watch.error is not None:
+            self._engine_error(stream.watch.error)
         else:
-            self.meters.itl.observe(now - self.last_output_mono_s)
-        if events > 1:
-            self.meters.itl.observe(0.0, events - 1)
-        self.last_output_mono_s = now
+            self._stream_done(stream)
 
-    def _stream_done(self, watch: StreamWatch) -> None:
+    def _stream_done(self, stream: CallerStream) -> None:
         self.phase = TAIL if self.sending is not None else ENDED
         self._note_usage()
         self._succeeded()
         self.exchange.end_stream()
-        self.ending.delivered(200, watch.answer_id)
+        self.ending.delivered(200, stream.watch.answer_id)
 
     def _stream_closed(self) -> None:
         """The engine's message ended before the end marker was seen. A marker without its blank line still counts."""
-        if self.cutter is not None and self.cutter.rest.strip() == b"data: [DONE]":
+        if self.stream is not None and self.stream.cutter.rest.strip() == b"data: [DONE]":
             self._stream_bytes(b"\n\n", monotonic())
         else:
             self._attempt_failed(ErrorCode.STREAM_BROKEN, "the stream ended without its end marker")
@@ -336,8 +275,8 @@ class Delivery:
         self._fail(RequestError(error.code, error.message, param=error.param, figures=error.figures))
 
     def _note_usage(self) -> None:
-        watch = self.watch
-        if watch is not None:
+        if self.stream is not None:
+            watch = self.stream.watch
             self.account.output_events += watch.output_events
             if watch.usage is not None:
                 self.account.usage = watch.usage
@@ -378,7 +317,7 @@ class Delivery:
         event = AttemptFailed(
             code=code,
             attempts=self.account.attempts,
-            is_content_sent=self.is_content_sent,
+            is_content_sent=self.stream is not None and self.stream.has_sent,
             has_other_endpoint=settings.candidates.has_other(self.request, self.tried),
         )
         decision = decide(event, settings.retry, settings.budget, now_mono_s=now, jitter=random())  # noqa: S311
@@ -402,7 +341,7 @@ class Delivery:
 
     def _start_over(self) -> None:
         self.phase = PAUSE
-        self.watch = self.cutter = None
+        self.stream = None
         self.account.output_events = 0
 
     def _fail(self, error: RequestError) -> None:
@@ -455,7 +394,7 @@ class Delivery:
     def sweep(self, now: float) -> None:
         """Enforce time-outs and send heartbeats; called every SWEEP_INTERVAL_S."""
         if self.phase is TAIL:
-            if now - self.last_sent_mono_s > TAIL_S:
+            if now - self._last_sent() > TAIL_S:
                 self._cancel_attempt()
                 self.phase = ENDED
             return
@@ -465,19 +404,26 @@ class Delivery:
         if self.endpoint is not None:
             self._check_silence(self.endpoint, now)
         heartbeat_s = self.settings.heartbeat_s
-        if heartbeat_s is not None and self.request.is_stream and now - self.last_sent_mono_s > heartbeat_s:
+        if heartbeat_s is not None and self.request.is_stream and now - self._last_sent() > heartbeat_s:
             self._send_heartbeat(now)
+
+    def _last_sent(self) -> float:
+        return (
+            self.last_sent_mono_s if self.stream is None else max(self.last_sent_mono_s, self.stream.last_sent_mono_s)
+        )
 
     def _check_silence(self, endpoint: Endpoint, now: float) -> None:
         plan = endpoint.plan
         if self.phase is SENT:
             bound_s = plan.first_token_timeout_s if self.request.is_stream else plan.answer_timeout_s
-            if now - self.attempt_mono_s > bound_s:
-                self._cancel_and_fail(ErrorCode.FIRST_TOKEN_TIMEOUT, f"no answer within {bound_s:g} s")
+            silence = judge_unanswered(now - self.attempt_mono_s, bound_s)
         elif not self.is_paused:
-            bound_s = min(plan.stall_timeout_s, DESERTED_S) if endpoint.nobody_listens else plan.stall_timeout_s
-            if now - self.last_block_mono_s > bound_s:
-                self._cancel_and_fail(ErrorCode.STREAM_STALLED, f"silent for {bound_s:g} s within its answer")
+            silent_s = now - self.last_block_mono_s
+            silence = judge_stall(silent_s, plan.stall_timeout_s, is_deserted=endpoint.nobody_listens)
+        else:
+            return
+        if silence is not None:
+            self._cancel_and_fail(silence.code, silence.detail)
 
     def _send_heartbeat(self, now: float) -> None:
         if self.phase is ENDED or self.is_paused:

@@ -1,0 +1,29 @@
+"""The bytes of one attempt: the head and body that an endpoint is sent."""
+
+from headrace.domain.request import InferenceRequest
+from headrace.domain.tenant import Caller
+from headrace.gateway.endpoints.endpoint import Endpoint
+
+
+def attempt_body(request: InferenceRequest, endpoint: Endpoint, caller: Caller | None) -> bytes:
+    """The request's body in the words of the endpoint's engine: the caller's own bytes wherever nothing must change."""
+    asks_usage = endpoint.driver.dialect.supports_stream_usage
+    if request.rewrites is None and endpoint.salter is None:
+        return request.body_for(endpoint.plan.served_model, asks_usage=asks_usage)
+    pool = endpoint.plan
+    salt = endpoint.salter(caller.tenant) if endpoint.salter is not None and caller is not None else None
+    rewrite = request.rewrites.get(pool.name) if request.rewrites is not None else None
+    return request.rewritten_body(pool.served_model, asks_usage=asks_usage, rewrite=rewrite, salt=salt)
+
+
+def attempt_head(request: InferenceRequest, endpoint: Endpoint, lines: bytes, name: bytes, body_bytes: int) -> bytes:
+    """The head: `lines` end with the request's id, to which `name` adds which attempt this is."""
+    heads = endpoint.heads
+    return b"POST %b%b HTTP/1.1\r\n%bcontent-type: application/json\r\n%b-%b\r\ncontent-length: %d\r\n\r\n" % (
+        heads.prefix,
+        request.path,
+        heads.lines,
+        lines,
+        name,
+        body_bytes,
+    )

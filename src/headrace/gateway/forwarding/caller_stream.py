@@ -1,0 +1,70 @@
+"""The caller's side of one stream: whole events of the engine's go out, and what was sent, and when, is known.
+
+It outlives an attempt: a stream that begins at one engine may end at another. Counterpart: `delivery.py`.
+"""
+
+from dataclasses import dataclass
+
+from headrace.gateway.forwarding.ports import DeliveryAccount, Meters
+from headrace.gateway.forwarding.streams.watch import StreamWatch
+from headrace.gateway.http.exchange import Exchange
+from headrace.gateway.http.sse import EVENT_ENDS, EventCutter
+from headrace.gateway.http.wire import STREAM_HEAD
+
+HEARTBEAT = b": heartbeat\n\n"
+"""A comment: clients skip it. Source: HTML standard, section 9.2.6."""
+
+
+@dataclass(slots=True, eq=False)
+class CallerStream:
+    """Concurrency: event loop only. With slots, as `Exchange`."""
+
+    exchange: Exchange
+    account: DeliveryAccount
+    meters: Meters
+    reply_lines: bytes
+    """Header lines of the answer's head."""
+    watch: StreamWatch
+    """Of the attempt under way."""
+    cutter: EventCutter
+    last_sent_mono_s: float = 0.0
+    has_sent: bool = False
+    """The commit point is passed: the caller has bytes of an answer."""
+    last_output_mono_s: float = 0.0
+
+    def feed(self, data: bytes, now_mono_s: float) -> bool:
+        """Take bytes of an answer, and send on what is whole of them; True where there is more to do than to wait.
+
+        Raises: EventTooLargeError.
+        """
+        watch, cutter = self.watch, self.cutter
+        if cutter.rest or not data.endswith(EVENT_ENDS):  # mostly whole events arrive
+            data = cutter.feed(data)
+            if not data:
+                return False
+        before = watch.output_events
+        passed = watch.feed(data)
+        events = watch.output_events - before
+        if events == 1 and before:
+            self.meters.itl.observe(now_mono_s - self.last_output_mono_s)
+            self.last_output_mono_s = now_mono_s
+        elif events:
+            self._note_output(events, is_first=before == 0, now_mono_s=now_mono_s)
+        if passed:
+            exchange = self.exchange
+            if not exchange.is_streaming:
+                exchange.begin_stream(self.reply_lines + STREAM_HEAD)
+            self.has_sent = True
+            self.last_sent_mono_s = now_mono_s
+            exchange.send(passed)
+        return watch.is_done or watch.error is not None
+
+    def _note_output(self, events: int, *, is_first: bool, now_mono_s: float) -> None:
+        if is_first:
+            if self.account.first_output_mono_s is None:
+                self.account.first_output_mono_s = now_mono_s
+        else:
+            self.meters.itl.observe(now_mono_s - self.last_output_mono_s)
+        if events > 1:
+            self.meters.itl.observe(0.0, events - 1)
+        self.last_output_mono_s = now_mono_s

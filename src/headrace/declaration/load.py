@@ -71,11 +71,13 @@ def load_declaration(
     machine: Machine | None = None,
     overrides: Sequence[str] = (),
     checks: Checks = no_checks,
+    keeps_secrets: bool = False,
 ) -> Loaded:
     """Load the file at `path`, or the built-in declaration for None.
 
     `is_elsewhere`: another machine will run it, so that files and secrets missing here are only warnings, and values
-    that depend on them are left out of the result. `overrides` are `key.path=value` texts of `--set`.
+    that depend on them are left out of the result. `overrides` are `key.path=value` texts of `--set`. `keeps_secrets`:
+    secrets stay references, see `references.References`.
 
     Raises: DeclarationError with every problem found.
     """
@@ -92,6 +94,7 @@ def load_declaration(
         machine=machine,
         overrides=overrides,
         checks=checks,
+        keeps_secrets=keeps_secrets,
     )
 
 
@@ -136,6 +139,7 @@ def load_text(
     machine: Machine,
     overrides: Sequence[str] = (),
     checks: Checks = no_checks,
+    keeps_secrets: bool = False,
 ) -> Loaded:
     """Load `text` as if it stood in the file `path`.
 
@@ -150,13 +154,13 @@ def load_text(
         tree.problem(severity, where, *said, is_about_key=True) for severity, where, *said in move_renamed(tree)
     ]
     folder = path.absolute().parent
-    references = References(environ=environ, folder=folder)
+    references = References(environ=environ, folder=folder, keeps_secrets=keeps_secrets)
     references.expand(tree.root)
     missing = Severity.WARNING if is_elsewhere else Severity.ERROR
     for severity, found in ((Severity.ERROR, references.refused), (missing, references.missing)):
         problems += [tree.problem(severity, where, slip.message, slip.hint) for where, slip in found]
     _resolve_paths(tree, folder)
-    unexpanded = frozenset(where for where, _ in references.missing)
+    unexpanded = frozenset([*(where for where, _ in references.missing), *references.kept])
     validated = validate(tree, unexpanded=unexpanded)
     problems += validated.problems
     problems += _lint(tree, validated, machine, unexpanded, is_elsewhere=is_elsewhere)

@@ -7,6 +7,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_serializer, model_validator
 
+from headrace.declaration.deployment_sections import Container, Deployment, Placement
 from headrace.declaration.engine_options import EngineOptions
 from headrace.declaration.limits import GatewayLimits
 from headrace.declaration.shape import AS_ABOVE, HIDDEN, PATH, RESTART, SECRET, Name, Section
@@ -251,6 +252,8 @@ class Pool(EngineOptions):
         default=20.0, gt=0, le=3600, description="Drain bound of a replica; then its process group is killed."
     )
     probe: Probe = Field(default=Probe(), description="Probes and ejection.")
+    container: Container = Field(default=Container(), description="Of each replica, for `headrace render`.")
+    placement: Placement = Field(default=Placement(), description="Nodes and replicas, for `headrace render`.")
 
     @model_validator(mode="after")
     def _either_run_or_remote(self) -> Self:
@@ -364,3 +367,6 @@ class Declaration(Section):
     )
     ledger: Ledger = Field(default=Ledger(), description="Accounting.")
     observability: Observability = Field(default=Observability(), description="Logs and metrics.")
+    deployment: Deployment = Field(
+        default=Deployment(), description="What `headrace render` writes beside the pools; `headrace up` reads none."
+    )

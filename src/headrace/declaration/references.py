@@ -26,11 +26,18 @@ REMEDY = "Write ${env:NAME} or ${file:PATH} instead: secrets do not belong into 
 
 
 class References:
-    """Expands the references of one tree, and collects what is wrong with them."""
+    """Expands the references of one tree, and collects what is wrong with them.
 
-    def __init__(self, *, environ: EnvironMapping[str, str], folder: Path) -> None:
+    `keeps_secrets`: a value that may be a secret, and any variable of an engine's environment, stays as it is written,
+    for output that must refer to secrets and never hold them (`headrace render`).
+    """
+
+    def __init__(self, *, environ: EnvironMapping[str, str], folder: Path, keeps_secrets: bool = False) -> None:
         self._environ = environ
         self._folder = folder
+        self._keeps_secrets = keeps_secrets
+        self.kept: list[KeyPath] = []
+        """Where references were left as they are."""
         self.missing: list[tuple[KeyPath, Slip]] = []
         """References without a value on this machine."""
         self.refused: list[tuple[KeyPath, Slip]] = []
@@ -55,6 +62,9 @@ class References:
             return
         if _holds_literal_secret(node.text, path):
             self._refuse_literal(path, node.mark)
+        if self._keeps_secrets and _may_be_secret(path) and _has_reference(node.text):
+            self.kept.append(path)
+            return
         node.value = _REFERENCE.sub(lambda found: self._resolve(found, node, path), node.text)
 
     def _refuse_literal(self, path: KeyPath, mark: Mark) -> None:
@@ -119,6 +129,14 @@ def _holds_literal_secret(text: str, path: KeyPath) -> bool:
     if path == _DATABASE:
         return _URL_PASSWORD.search(_REFERENCE.sub("", text)) is not None
     return _is_secret(path) and all(found[0] == "$${" for found in _REFERENCE.finditer(text))
+
+
+def _may_be_secret(path: KeyPath) -> bool:
+    return has_mark(path, "x-secret") or has_mark(path[:-1], "x-secret-names")
+
+
+def _has_reference(text: str) -> bool:
+    return any(found[0] != "$${" for found in _REFERENCE.finditer(text))
 
 
 def _is_secret(path: KeyPath) -> bool:

@@ -1,0 +1,1 @@
+"""What is rendered, before any target's words: workloads from the declaration. Pure."""

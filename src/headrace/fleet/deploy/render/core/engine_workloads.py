@@ -1,0 +1,294 @@
+"""Pools -> workloads: each pool's own launch, as the same driver makes it for a local start, put into a container or a
+unit.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from headrace.catalog.images import EngineImage, find_image, known_versions
+from headrace.declaration.model import Declaration, Pool
+from headrace.domain.endpoint import EngineKind
+from headrace.engines.contract import Launch, ReplicaSpec
+from headrace.engines.declared import say_problem
+from headrace.engines.registry import driver_for
+from headrace.fleet.deploy.render.core.health import expected_load_s, health_paths
+from headrace.fleet.deploy.render.core.model import (
+    EnvValue,
+    EnvVar,
+    ImageChoice,
+    OwnAddress,
+    Port,
+    RenderNote,
+    SecretVariable,
+    Severity,
+    TextFile,
+    Weights,
+    Workload,
+)
+from headrace.fleet.deploy.render.core.multi_node import node_notes, nodes_of
+from headrace.fleet.deploy.render.core.site import FIRST_PORT, Site
+from headrace.fleet.deploy.render.core.weights import weights_notes, weights_of
+
+GIB = 2**30
+SHM_BYTES, SHM_SEVERAL_BYTES = GIB, 16 * GIB
+"""Private /dev/shm of one device, and of several, which talk through it. Source: the bound of `headrace check`, and its
+remedy."""
+
+REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
+OWN_ADDRESS_VARIABLES = frozenset({"VLLM_NIXL_SIDE_CHANNEL_HOST"})
+"""Where an engine wants the address at which others reach it."""
+
+WITHOUT_IMAGE = ImageChoice(
+    reference="", command=(), http_client="python3", user=None, user_reason="", origin="", engine_version=None
+)
+"""Of a workload that runs on the machine itself."""
+
+PROGRAMS = {
+    EngineKind.VLLM: ("vllm",),
+    EngineKind.SGLANG: ("sglang", "serve"),
+    EngineKind.TENSORRT_LLM: ("trtllm-serve",),
+    EngineKind.LLAMACPP: ("llama-server",),
+}
+"""Looked up where nothing says where the engine is installed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolPlan:
+    """What is known of a pool before its command line is made."""
+
+    name: str
+    pool: Pool
+    gpus: int
+    nodes: int
+    replicas: int
+
+
+def own_pools(declaration: Declaration, only: str | None = None) -> list[PoolPlan]:
+    """Return the pools that are rendered: those that headrace runs, or `only` one of them."""
+    return [
+        _plan(name, pool)
+        for name, pool in declaration.pools.items()
+        if not pool.is_remote and only in (None, name) and _replicas(pool) > 0
+    ]
+
+
+def _plan(name: str, pool: Pool) -> PoolPlan:
+    gpus = gpus_of(pool)
+    return PoolPlan(name=name, pool=pool, gpus=gpus, nodes=nodes_of(pool, gpus), replicas=_replicas(pool))
+
+
+def _replicas(pool: Pool) -> int:
+    return pool.replica_count if pool.placement.replicas is None else pool.placement.replicas
+
+
+def gpus_of(pool: Pool) -> int:
+    """Return the GPUs of one replica."""
+    if pool.placement.gpus is not None:
+        return pool.placement.gpus
+    if pool.engine is EngineKind.LLAMACPP or pool.options.runtime.device == "cpu":
+        return 0
+    return pool.options.parallel.devices
+
+
+def pool_notes(declaration: Declaration, plan: PoolPlan, site: Site) -> Iterator[RenderNote]:
+    """Yield what of a pool cannot be rendered, or only in part."""
+    name, pool = plan.name, plan.pool
+    spec = _spec(declaration, plan, site, number=0)
+    for problem in driver_for(pool.engine).check_options(spec):
+        yield RenderNote(
+            severity=Severity.ERROR,
+            key=".".join(("pools", name, *map(str, problem.key))),
+            message=say_problem(problem).rstrip("."),
+        )
+    yield from weights_notes(declaration, name)
+    yield from node_notes(name, pool, plan.gpus)
+    yield from _secret_notes(name, pool)
+    if site.is_container:
+        yield from _image_notes(plan)
+    elif plan.pool.options.runtime.python is None and not plan.pool.options.runtime.command:
+        yield RenderNote(
+            severity=Severity.WARNING,
+            key=f"pools.{name}.runtime",
+            message=f"names no program: {PROGRAMS[pool.engine][0]} is looked up where systemd looks",
+            hint="Give runtime.python or runtime.command with an absolute path",
+        )
+    expected = _expected_load_s(pool, weights_of(declaration, name, site))
+    if pool.load_timeout_s < expected:
+        yield RenderNote(
+            severity=Severity.WARNING,
+            key=f"pools.{name}.load_timeout_s",
+            message=f"is {pool.load_timeout_s:g}, but loading is expected to take {expected:.0f} s",
+        )
+
+
+def _secret_notes(name: str, pool: Pool) -> Iterator[RenderNote]:
+    for variable, text in pool.options.runtime.env.items():
+        if "${" in text and not REFERENCE.fullmatch(text):
+            yield RenderNote(
+                severity=Severity.ERROR,
+                key=f"pools.{name}.runtime.env.{variable}",
+                message="holds a reference within other text, which cannot be rendered without showing it",
+                hint="Make the whole value one ${env:NAME}",
+            )
+
+
+def _image_notes(plan: PoolPlan) -> Iterator[RenderNote]:
+    container = plan.pool.container
+    if container.image is not None or _known_image(plan) is not None:
+        return
+    versions = ", ".join(known_versions(plan.pool.engine)) or "none"
+    asked = f"{container.engine_version} is" if container.engine_version else "has no image for CPUs that is"
+    yield RenderNote(
+        severity=Severity.ERROR,
+        key=f"pools.{plan.name}.container.engine_version",
+        message=f"{plan.pool.engine.value} {asked} not among the versions whose image is known: {versions}",
+        hint="Give container.image",
+    )
+
+
+def _known_image(plan: PoolPlan) -> EngineImage | None:
+    device = "gpu" if plan.gpus else "cpu"
+    return find_image(plan.pool.engine, device, plan.pool.container.engine_version)
+
+
+def make_workload(declaration: Declaration, plan: PoolPlan, site: Site, *, number: int = 0) -> Workload:
+    """Make the workload of a pool; on the machine itself, of its replica `number`.
+
+    Call it only where `pool_notes` has no error.
+    """
+    name, pool = plan.name, plan.pool
+    image = _image(declaration, plan) if site.is_container else WITHOUT_IMAGE
+    spec = _spec(declaration, plan, site, number=number, command=image.command)
+    launch = driver_for(pool.engine).launch(spec)
+    weights = weights_of(declaration, name, site)
+    disaggregation = pool.options.disaggregation
+    return Workload(
+        pool=name,
+        number=number,
+        engine=pool.engine,
+        model=pool.model,
+        served_model=spec.served_model,
+        role=disaggregation.role if disaggregation is not None else None,
+        replicas=plan.replicas,
+        nodes=plan.nodes,
+        gpus=plan.gpus,
+        image=image,
+        args=launch.argv[len(image.command) :],
+        env=tuple(_env(launch, pool, site)),
+        ports=tuple(_ports(spec)),
+        health=health_paths(pool.engine),
+        files=tuple(TextFile(path=PurePosixPath(path), text=text) for path, text in launch.files.items()),
+        weights=weights,
+        scratch_dirs=(PurePosixPath(spec.slot_dir),) if pool.engine is EngineKind.LLAMACPP else (),
+        shm_bytes=_shm_bytes(plan),
+        stop_s=pool.stop_s,
+        load_timeout_s=pool.load_timeout_s,
+        expected_load_s=_expected_load_s(pool, weights),
+        placement=pool.placement,
+        notes=launch.notes,
+    )
+
+
+def _spec(
+    declaration: Declaration, plan: PoolPlan, site: Site, *, number: int, command: tuple[str, ...] = ()
+) -> ReplicaSpec:
+    name, pool = plan.name, plan.pool
+    weights = weights_of(declaration, name, site)
+    model = declaration.models[pool.model].for_engine(pool.engine)
+    stem = name if site.is_container else f"{name}-{number}"
+    port = pool.port or FIRST_PORT
+    options = pool.options
+    if command:
+        changed = {"command": command, "python": None}
+        options = options.model_copy(update={"runtime": options.runtime.model_copy(update=changed)})
+    elif not options.runtime.command and options.runtime.python is None:
+        changed = {"command": PROGRAMS[pool.engine]}
+        options = options.model_copy(update={"runtime": options.runtime.model_copy(update=changed)})
+    return ReplicaSpec(
+        pool=name,
+        replica=number,
+        served_model=pool.served_model or pool.model,
+        model_path=Path(weights[0].path),
+        host=site.bind_host,
+        port=port if site.is_container else port + number,
+        context_tokens=model.context_tokens,
+        threads=pool.threads or 1,
+        embeddings=pool.embeddings,
+        slot_dir=Path(site.scratch_dir / "slots" if site.is_container else site.scratch_dir / stem / "slots"),
+        file_dir=Path(site.file_dir / stem),
+        stop_s=pool.stop_s,
+        load_timeout_s=pool.load_timeout_s,
+        options=options,
+        chat_template=model.chat_template,
+        draft_path=Path(weights[1].path) if len(weights) > 1 else None,
+        trust_remote_code=model.trust_remote_code,
+        weight_bytes=model.weight_bytes,
+    )
+
+
+def _image(declaration: Declaration, plan: PoolPlan) -> ImageChoice:
+    container, key = plan.pool.container, f"pools.{plan.name}.container"
+    known = _known_image(plan) or find_image(plan.pool.engine, "gpu")
+    assert known is not None, "every engine that headrace starts has an image"
+    user, why = _user(declaration, plan, known)
+    if container.image is not None:
+        return ImageChoice(
+            reference=container.image,
+            command=container.command or known.command,
+            http_client=known.http_client,
+            user=user,
+            user_reason=why,
+            origin=f"{key}.image",
+            engine_version=container.engine_version,
+        )
+    return ImageChoice(
+        reference=known.pinned,
+        command=container.command or known.command,
+        http_client=known.http_client,
+        user=user,
+        user_reason=why,
+        origin=f"{key}.engine_version" if container.engine_version else known.source,
+        engine_version=known.version,
+    )
+
+
+def _user(declaration: Declaration, plan: PoolPlan, known: EngineImage) -> tuple[str | None, str]:
+    if plan.pool.container.user is not None:
+        return plan.pool.container.user, f"pools.{plan.name}.container.user"
+    if known.user == "any":
+        return declaration.deployment.user, f"deployment.user; {known.user_source}"
+    return known.user, known.user_source
+
+
+def _shm_bytes(plan: PoolPlan) -> int | None:
+    container = plan.pool.container
+    if container.ipc == "host":
+        return None
+    return container.shm_bytes or (SHM_SEVERAL_BYTES if plan.gpus > 1 else SHM_BYTES)
+
+
+def _env(launch: Launch, pool: Pool, site: Site) -> Iterator[EnvVar]:
+    declared = pool.options.runtime.env
+    for name, text in sorted(launch.env.items()):
+        value: EnvValue = text
+        if name in declared:
+            found = REFERENCE.fullmatch(text)
+            value = SecretVariable(variable=found[1]) if found else text
+        elif name in OWN_ADDRESS_VARIABLES and site.is_container:
+            value = OwnAddress()
+        yield EnvVar(name=name, value=value, origin="runtime.env" if name in declared else "headrace")
+
+
+def _ports(spec: ReplicaSpec) -> Iterator[Port]:
+    yield Port(name="http", number=spec.port, origin=f"pools.{spec.pool}.port")
+    if spec.options.telemetry.kv_events:
+        yield Port(name="kv-events", number=spec.event_port, origin=f"pools.{spec.pool}.telemetry.kv_events")
+    if spec.options.disaggregation is not None:
+        yield Port(name="kv-transfer", number=spec.transfer_port, origin=f"pools.{spec.pool}.disaggregation")
+
+
+def _expected_load_s(pool: Pool, weights: tuple[Weights, ...]) -> float:
+    known = [one.weight_bytes for one in weights if one.weight_bytes is not None]
+    return expected_load_s(pool.engine, sum(known), pool.placement.read_bytes_per_s)

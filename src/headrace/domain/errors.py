@@ -49,6 +49,8 @@ class ErrorCode(StrEnum):
     HEADERS_TOO_LARGE = "headers_too_large"
     UNAUTHENTICATED = "unauthenticated"
     FORBIDDEN = "forbidden"
+    SUSPENDED = "suspended"
+    IDENTITY_UNAVAILABLE = "identity_unavailable"
     MODEL_NOT_FOUND = "model_not_found"
     RATE_LIMITED = "rate_limited"
     SATURATED = "saturated"
@@ -62,6 +64,7 @@ class ErrorCode(StrEnum):
     STREAM_STALLED = "stream_stalled"
     CALLER_DISCONNECTED = "caller_disconnected"
     DEADLINE_EXCEEDED = "deadline_exceeded"
+    CONFLICT = "conflict"
     INTERNAL_BUG = "internal_bug"
 
 
@@ -169,6 +172,16 @@ ERRORS: Mapping[ErrorCode, ErrorSpec] = MappingProxyType(
             "Use another key, or ask the operator for the right.",
             "permission_error",
         ),
+        ErrorCode.SUSPENDED: _caller(
+            403,
+            "An operator has suspended the key, or the project, tenant or organisation it belongs to.",
+            "Ask the operator; retrying does not help.",
+            "permission_error",
+        ),
+        ErrorCode.IDENTITY_UNAVAILABLE: _platform(
+            "The identity provider's keys, with which the token would be checked, are not known (yet).",
+            "Retry after `Retry-After`. Operators: the gateway's log says why the keys cannot be fetched.",
+        ),
         ErrorCode.MODEL_NOT_FOUND: _caller(
             404, "No such model for this caller.", "List the models with GET /v1/models.", "not_found_error"
         ),
@@ -235,6 +248,12 @@ ERRORS: Mapping[ErrorCode, ErrorSpec] = MappingProxyType(
             retry_after_s=None,
             title="The caller's own deadline (`x-request-timeout`) passed.",
             remedy="Give more time, or ask for less output.",
+        ),
+        ErrorCode.CONFLICT: _caller(
+            409,
+            "The control API cannot make this change: the declaration's file owns the entry, somebody else has changed "
+            "it in between, it exists already, or others still need it.",
+            "Edit the file at the line in the message, or read the entry again and repeat the change.",
         ),
         ErrorCode.INTERNAL_BUG: ErrorSpec(
             outcome=Outcome.FAILED,

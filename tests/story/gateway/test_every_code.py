@@ -15,6 +15,9 @@ from headrace.domain.errors import ERRORS, ErrorCode
 ELSEWHERE = {
     ErrorCode.DATABASE_UNAVAILABLE: "tests/unit/control_api/test_access.py",
     ErrorCode.INTERNAL_BUG: "tests/story/gateway/test_internal_bug.py",
+    ErrorCode.IDENTITY_UNAVAILABLE: "tests/story/gateway/test_tokens.py",
+    ErrorCode.SUSPENDED: "tests/story/gateway/test_suspension.py",
+    ErrorCode.CONFLICT: "tests/unit/control_api/test_tenant_routes.py",
 }
 """Codes produced over the wire there: by the control API, and by a bug planted in a worker."""
 

@@ -41,6 +41,7 @@ class EndpointLoad:
         "held_tokens",
         "listener",
         "measured",
+        "miss_ratio",
         "prefill_limit_tokens",
         "prefill_tokens",
         "prefilling",
@@ -54,6 +55,8 @@ class EndpointLoad:
         """Those requests."""
         self.held_tokens = 0
         """Input and output tokens, so far, of requests whose first token has come."""
+        self.miss_ratio = 1.0
+        """Share of prompt tokens that the engine had to compute lately, the rest came from its prefix cache."""
         self.measured: MeasuredLoad | None = None
         self.fresh_for_s = 0.0
         self.has_limit = False

@@ -13,6 +13,7 @@ from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import InferenceRequest
 from headrace.engines.contract import EngineError
 from headrace.gateway.endpoints.endpoint import Endpoint
+from headrace.gateway.endpoints.load import Claim
 from headrace.gateway.forwarding.attempt_request import attempt_body, attempt_head
 from headrace.gateway.forwarding.caller_stream import HEARTBEAT, CallerStream
 from headrace.gateway.forwarding.core.failover import AttemptFailed, Decision, NextStep, decide
@@ -56,6 +57,8 @@ class Delivery:
     tried: tuple[Endpoint, ...] = ()
     endpoint: Endpoint | None = None
     """Where the attempt under way is, and is counted in flight."""
+    claim: Claim | None = None
+    """What the attempt under way holds there."""
     sending: Sending | None = None
     pause: asyncio.TimerHandle | None = None
     stream: CallerStream | None = None
@@ -68,11 +71,36 @@ class Delivery:
     attempt_mono_s: float = 0.0
     last_block_mono_s: float = 0.0
 
-    def start(self) -> None:
-        """Make the first attempt; whatever happens then ends in `Ending`, once."""
+    def hold(self) -> None:
+        """Watch the caller while the request waits for `start`, which may come or not: it may be ended before."""
+        self.exchange.source = self
+
+    def start(self, first: Claim | None = None, endpoint: Endpoint | None = None) -> None:
+        """Make the first attempt, at the endpoint that admission has claimed for it, where it has; whatever happens
+        then ends in `Ending`, once.
+        """
         self.exchange.source = self
         self.settings.budget.count_request()
-        self._try_next()
+        if first is None or endpoint is None:
+            self._try_next()
+            return
+        self.claim = first
+        self._attempt(endpoint)
+
+    def withdraw(self) -> bool:
+        """Take the request back from its engine, to be held again; False where an answer has begun."""
+        if self.phase is not SENT:
+            return False
+        self._cancel_attempt()
+        self._start_over()
+        self.tried = ()
+        self.account.dispatched_mono_s = None
+        return True
+
+    @property
+    def output_tokens(self) -> int:
+        """Output tokens of the attempt under way, so far, as far as its stream shows them."""
+        return 0 if self.stream is None else self.stream.watch.output_events
 
     @property
     def is_over(self) -> bool:
@@ -94,6 +122,9 @@ class Delivery:
         except RequestError as error:
             self._fail(error)
             return
+        self._attempt(endpoint)
+
+    def _attempt(self, endpoint: Endpoint) -> None:
         self.account.attempts += 1
         self.tried += (endpoint,)
         self._send(endpoint, fresh=False)
@@ -109,16 +140,18 @@ class Delivery:
         name = b"%d%b" % (account.attempts, b"b" if fresh else b"")
         head = attempt_head(request, endpoint, self.extra_lines, name, len(body))
         self.endpoint = endpoint
-        endpoint.in_flight += 1
+        if self.claim is None:
+            self.claim = Claim(endpoint, request.estimated_input_tokens)
         endpoint.requests += 1
         self.phase = SENT
         self.attempt_mono_s = now
         self.sending = endpoint.connections.send(head, body, self, fresh=fresh)
 
     def _leave_endpoint(self) -> None:
-        endpoint, self.endpoint = self.endpoint, None
-        if endpoint is not None:
-            endpoint.in_flight -= 1
+        self.endpoint = None
+        claim, self.claim = self.claim, None
+        if claim is not None:
+            claim.free()
 
     def _cancel_attempt(self) -> None:
         sending, self.sending = self.sending, None
@@ -236,10 +269,14 @@ class Delivery:
         if stream is None:
             return
         try:
-            if not stream.feed(data, now):
-                return
+            has_more = stream.feed(data, now)
         except EventTooLargeError:
             self._cancel_and_fail(ErrorCode.STREAM_BROKEN, f"event larger than {self.settings.event_bytes} bytes")
+            return
+        claim = self.claim
+        if claim is not None and claim.is_prefilling and stream.watch.output_events:
+            claim.first_token()
+        if not has_more:
             return
         if stream.watch.error is not None:
             self._engine_error(stream.watch.error)
@@ -287,7 +324,9 @@ class Delivery:
         endpoint, self.endpoint = self.endpoint, None
         if endpoint is not None:
             endpoint.request_succeeded()
-            endpoint.in_flight -= 1
+        claim, self.claim = self.claim, None
+        if claim is not None:
+            claim.free()
 
     def _cancel_and_fail(self, code: ErrorCode, detail: str, *, engine_error: EngineError | None = None) -> None:
         sending, self.sending = self.sending, None
@@ -402,6 +441,8 @@ class Delivery:
             self.end(RequestError(ErrorCode.DEADLINE_EXCEEDED, "the deadline of x-request-timeout passed"))
             return
         if self.endpoint is not None:
+            if self.claim is not None:
+                self.claim.grow(self.output_tokens)
             self._check_silence(self.endpoint, now)
         heartbeat_s = self.settings.heartbeat_s
         if heartbeat_s is not None and self.request.is_stream and now - self._last_sent() > heartbeat_s:

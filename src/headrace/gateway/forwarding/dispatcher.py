@@ -15,6 +15,11 @@ class Dispatcher:
         self._active.add(delivery)
         delivery.start()
 
+    def hold(self, delivery: Delivery) -> None:
+        """Watch a delivery that waits to be started: its caller may leave, its deadline may pass."""
+        self._active.add(delivery)
+        delivery.hold()
+
     def forget(self, delivery: Delivery) -> None:
         """A delivery is over."""
         self._active.discard(delivery)

@@ -1,0 +1,129 @@
+"""Room: how much work an endpoint may be given at once, and whether some of it is left for one more request.
+
+A limit comes from what is declared, corrected by what the engine says of itself; where neither says anything there is
+none, and the engine is given all that comes.
+
+1. Declared: `queue.sequences`, else `batching.max_sequences`; of several workers each has its share.
+2. Learned: an engine that has requests waiting runs as many as it can; so many, and a few more, are its limit, until it
+   runs dry.
+3. Others' requests at the same engine (other workers, other gateways) take their part away, while that is known.
+"""
+
+from dataclasses import dataclass
+from math import ceil
+
+from headrace.gateway.endpoints.load import EndpointLoad, MeasuredLoad, Place
+
+SLACK_RATIO = 1 / 16
+"""Requests beyond what a full engine runs, so that it never runs dry between two of our turns. Chosen."""
+PREFILL_STEPS = 2
+"""Steps' worth of prompts that an engine may have before it: one it works on, one that waits. More would only make a
+newcomer wait behind them. Chosen; see benchmarks/README.md."""
+LEAST_PREFILL_TOKENS = 2048
+"""Below this a bound on prompts would cost more by pauses than it gives. Chosen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredRoom:
+    """What is declared of one endpoint of a pool. None: nothing."""
+
+    sequences: int | None = None
+    prefill_tokens: int | None = None
+    held_tokens: int | None = None
+    workers: int = 1
+    """Gateway processes that give it requests; each takes its share."""
+
+    @property
+    def share(self) -> int | None:
+        """Requests that are ours whatever the others do."""
+        return None if self.sequences is None else max(1, ceil(self.sequences / self.workers))
+
+
+class Room:
+    """Sets the limits of one endpoint's load from what is declared and measured."""
+
+    def __init__(self, load: EndpointLoad, declared: DeclaredRoom) -> None:
+        self._load = load
+        self._learned: int | None = None
+        self._declared = declared
+        self.adopt(declared)
+
+    def adopt(self, declared: DeclaredRoom) -> None:
+        """Follow a plan; what was learned stays."""
+        self._declared = declared
+        self._set(declared.share)
+
+    def measured(self, reading: MeasuredLoad) -> None:
+        """Correct the limit by a fresh reading."""
+        declared = self._declared
+        self._learn(reading)
+        known = [each for each in (declared.sequences, self._learned) if each is not None]
+        if not known:
+            self._set(None)
+            return
+        whole = min(known)
+        if declared.workers == 1:
+            self._set(max(1, whole - reading.foreign))
+            return
+        share = max(1, ceil(whole / declared.workers))
+        free = whole - reading.in_flight - reading.foreign
+        self._set(max(share, reading.in_flight + max(0, free) // declared.workers))
+
+    def went_stale(self) -> None:
+        """The engine says nothing any more: back to what is declared, and our own counts."""
+        self._learned = None
+        self._set(self._declared.share)
+
+    def _learn(self, reading: MeasuredLoad) -> None:
+        running, waiting = reading.running, reading.waiting
+        if running is None or waiting is None:
+            return
+        if waiting > 0 and running >= 1:
+            self._learned = _with_slack(int(running))
+        elif self._learned is not None and reading.in_flight >= self._learned:
+            self._learned = _with_slack(self._learned)  # it is full of ours and nothing waits: it could do more
+
+    def _set(self, sequences: int | None) -> None:
+        load, declared = self._load, self._declared
+        load.sequences_limit = sequences
+        load.prefill_limit_tokens = declared.prefill_tokens
+        load.held_limit_tokens = declared.held_tokens
+        load.has_limit = sequences is not None or declared.held_tokens is not None
+
+    def __repr__(self) -> str:
+        return f"Room({self._declared}, learned={self._learned}, now={self._load.sequences_limit})"
+
+
+def _with_slack(sequences: int) -> int:
+    return sequences + max(1, round(sequences * SLACK_RATIO))
+
+
+def headroom_of(limit: int, ratio: float) -> int:
+    """Places of `limit` that are kept for tenants who have less than their share; none on a small engine."""
+    return int(limit * ratio + 0.5)
+
+
+def has_room(place: Place, input_tokens: int, *, is_light: bool, is_contended: bool, headroom_ratio: float) -> bool:
+    """Tell whether `place` may be given one more request of `input_tokens`.
+
+    `is_light`: its tenant has less than its share, so that the headroom is for it. `is_contended`: others use the pool
+    too; alone, nobody needs headroom, or short prompts ahead of it. An idle place always has room.
+    """
+    in_flight, load = place.in_flight, place.load
+    if not in_flight:
+        return True
+    limit = load.sequences_limit
+    if limit is not None:
+        if in_flight >= limit:
+            return False
+        if is_contended and not is_light and in_flight >= limit - headroom_of(limit, headroom_ratio):
+            return False
+    held_limit = load.held_limit_tokens
+    if held_limit is not None and load.held_tokens + load.prefill_tokens + input_tokens > held_limit:
+        return False
+    prefill_limit = load.prefill_limit_tokens
+    if prefill_limit is None or not is_contended or not load.prefilling:
+        return True
+    if is_light:
+        prefill_limit *= 2
+    return (load.prefill_tokens + input_tokens) * load.miss_ratio <= prefill_limit

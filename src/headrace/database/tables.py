@@ -32,6 +32,12 @@ REQUESTS = Table(
     Column("code", Text),
     Column("http_status", Integer),
     Column("attempts", Integer, nullable=False),
+    Column("organisation", Text),
+    Column("project", Text),
+    Column("request_class", Text),
+    Column("gpu_s", Double),
+    Column("cost_micros", BigInteger),
+    Column("price_version", Text),
     Index("requests_received_at", "received_at"),
     sqlite_with_rowid=False,
 )
@@ -71,9 +77,13 @@ KEYS = Table(
     Column("created_at", Double, nullable=False),
     Column("expires_at", Double),
     Column("revoked_at", Double),
+    Column("project", Text),
+    Column("limits", Text),
+    Column("suspended_at", Double),
+    Column("version", BigInteger, nullable=False, server_default="1"),
     Index("keys_tenant", "tenant"),
 )
-"""API keys without their secrets; `allowed_models` is a JSON array."""
+"""API keys without their secrets; `allowed_models` is a JSON array, `limits` the JSON of `domain.quota.LimitSet`."""
 
 CHANGES = Table(
     "changes",
@@ -81,4 +91,63 @@ CHANGES = Table(
     Column("subject", Text, primary_key=True),
     Column("version", BigInteger, nullable=False),
 )
-"""A number per subject (`keys`) that grows with each change, so that polling for changes is one cheap look-up."""
+"""A number per subject (`keys`, `tenancy`) that grows with each change, so that polling for changes is one cheap look-up."""
+
+TENANCY_ENTRIES = Table(
+    "tenancy_entries",
+    METADATA,
+    Column("kind", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("changed_at", Double, nullable=False),
+)
+"""Organisations and tenants made over the control API; `body` is their section as JSON, as headrace.yaml has it.
+`version` grows with each change."""
+
+SUSPENSIONS = Table(
+    "suspensions",
+    METADATA,
+    Column("level", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("reason", Text, nullable=False),
+    Column("since_at", Double, nullable=False),
+)
+"""Organisations, tenants and projects (`tenant/project`) that are suspended, wherever they are declared."""
+
+ADMIN_GRANTS = Table(
+    "admin_grants",
+    METADATA,
+    Column("subject", Text, primary_key=True),
+    Column("role", Text, nullable=False),
+    Column("tenant", Text),
+    Column("created_at", Double, nullable=False),
+)
+"""What an operator may do, by subject (`key:<key id>`), and for which tenant; NULL: for all."""
+
+DECLARED_TENANCY = Table(
+    "declared_tenancy",
+    METADATA,
+    Column("file", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+)
+"""What a declaration said of callers when that was last noted in the audit log."""
+
+AUDIT = Table(
+    "audit",
+    METADATA,
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("at", Double, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("channel", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("tenant", Text),
+    Column("before", Text),
+    Column("after", Text),
+    Index("audit_tenant", "tenant", "number"),
+    sqlite_autoincrement=True,
+)
+"""Every change an operator made, oldest first. Append-only: triggers of the database refuse anything else."""

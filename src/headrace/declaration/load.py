@@ -9,7 +9,8 @@ from pathlib import Path
 
 from headrace.declaration.builtin import builtin_declaration
 from headrace.declaration.fields import has_mark
-from headrace.declaration.lint import Finding, Machine, lint
+from headrace.declaration.finding import Finding
+from headrace.declaration.lint import Machine, lint
 from headrace.declaration.model import Declaration
 from headrace.declaration.overrides import apply_overrides
 from headrace.declaration.problem import DeclarationError, KeyPath, Problem, Severity

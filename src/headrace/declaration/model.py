@@ -1,4 +1,4 @@
-"""The shape of headrace.yaml, version 1: `gateway`, `models`, `pools`, `tenants`, `ledger`, `observability`.
+"""The shape of headrace.yaml, version 1: `gateway`, `models`, `pools`, `tenants`, `identity`, `ledger`, ...
 
 Pure types; `load.py` reads files, `builtin.py` holds the declaration used when there is no file.
 """
@@ -9,8 +9,11 @@ from pydantic import Field, field_serializer, model_validator
 
 from headrace.declaration.deployment_sections import Container, Deployment, Placement
 from headrace.declaration.engine_options import EngineOptions
+from headrace.declaration.identity_section import IdentitySection
 from headrace.declaration.limits import GatewayLimits
+from headrace.declaration.prices import PoolRates, Prices
 from headrace.declaration.shape import AS_ABOVE, HIDDEN, PATH, RESTART, SECRET, Name, Section
+from headrace.declaration.tenant_sections import Organisation, Quota, TenantSection
 from headrace.domain.endpoint import EngineKind
 
 
@@ -215,6 +218,10 @@ class Pool(EngineOptions):
     credentials: Credentials = Field(
         default=Credentials(), description="What to show to the endpoints.", json_schema_extra=SECRET
     )
+    region: Name | None = Field(
+        default=None, description="Region of its engines; callers bound to regions use pools of those only."
+    )
+    rates: PoolRates = Field(default=PoolRates(), description="Measured speed of one replica, for GPU time and costs.")
     embeddings: bool = Field(default=False, description="Serve /v1/embeddings instead of generation.")
     threads: int | None = Field(
         default=None,
@@ -282,22 +289,6 @@ class Pool(EngineOptions):
         return 0 if self.is_remote else (self.replicas or 1)
 
 
-class TenantLimits(Section):
-    """What one tenant may use. None is no limit of its own."""
-
-    requests_per_min: int | None = Field(
-        default=None, ge=0, description="Requests per minute (token bucket of one minute)."
-    )
-    concurrent_requests: int | None = Field(default=None, ge=0, description="Requests in work at once.")
-
-
-class TenantSection(Section):
-    """One team or application that calls."""
-
-    models: tuple[str, ...] = Field(default=("*",), description='Models it may use; "*" is all.')
-    limits: TenantLimits = Field(default=TenantLimits(), description="What it may use.")
-
-
 class Ledger(Section):
     """Where requests are accounted."""
 
@@ -362,9 +353,15 @@ class Declaration(Section):
     gateway: Gateway = Field(default=Gateway(), description="Where callers connect, and what they may send.")
     models: dict[Name, Model] = Field(description="Models by name.", min_length=1)
     pools: dict[Name, Pool] = Field(description="Pools by name.", min_length=1)
+    organisations: dict[Name, Organisation] = Field(default={}, description="Organisations of tenants, by name.")
     tenants: dict[Name, TenantSection] = Field(
         default={"default": TenantSection()}, description="Tenants by name.", min_length=1
     )
+    identity: IdentitySection = Field(
+        default=IdentitySection(), description="Who may call besides the holders of keys."
+    )
+    quota: Quota = Field(default=Quota(), description="Limits over all callers together.")
+    prices: Prices = Field(default=Prices(), description="What inference costs.")
     ledger: Ledger = Field(default=Ledger(), description="Accounting.")
     observability: Observability = Field(default=Observability(), description="Logs and metrics.")
     deployment: Deployment = Field(

@@ -6,6 +6,8 @@ from enum import StrEnum
 import msgspec
 
 from headrace.domain.ids import KeyId, TenantId
+from headrace.domain.quota import NO_LIMITS, LimitSet
+from headrace.domain.request import RequestClass
 
 
 class Scope(StrEnum):
@@ -33,15 +35,63 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+    project: str | None = None
+    """A project of its tenant whose limits and allowances hold as well."""
+    limits: LimitSet = NO_LIMITS
+    """Its own."""
+
+
+class DegradeKind(StrEnum):
+    """What may be done with a request before it is refused, when its pool is full."""
+
+    QUEUE = "queue"
+    SHORTEN = "shorten"
+    """Lower its output limit."""
+    CHEAPER_MODEL = "cheaper_model"
+    """Answer with another declared model, and say so."""
+    REFUSE = "refuse"
+
+
+class DegradeStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One rung of a tenant's ladder, in the declared order."""
+
+    kind: DegradeKind
+    models: frozenset[str] | None = None
+    """For requests of these models; None is all."""
+    from_wait_s: float = 0.0
+    """Taken once the wait to be expected is longer than so many seconds."""
+    output_tokens: int | None = None
+    """Of `shorten`."""
+    model: str | None = None
+    """Of `cheaper_model`."""
+
+
+ALL_CLASSES = frozenset(RequestClass)
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Who makes a request, as identity found it: the key, its tenant, and what it may use."""
+    """Who makes a request, as identity found it: the key, all it belongs to, and what it may use.
+
+    What it may use is what every level allows; limits hold at every level (`gateway/admission/quota.py`).
+    """
 
     tenant: TenantId
     key_id: KeyId
     models: frozenset[str] | None
     """Models it may use; None is every declared one."""
+    organisation: str | None = None
+    project: str | None = None
+    """Name within its tenant."""
+    classes: frozenset[RequestClass] = ALL_CLASSES
+    default_class: RequestClass = RequestClass.STANDARD
+    """Of requests that name none; always one of `classes`."""
+    regions: frozenset[str] | None = None
+    """Regions whose pools may serve it; None is all."""
+    weight: float = 1.0
+    """Its tenant's share of a full pool, against the other tenants'."""
+    degrade: tuple[DegradeStep, ...] = ()
+    limits: LimitSet = NO_LIMITS
+    """The key's own; those of the other levels are the plan's."""
 
     def may_use(self, model: str) -> bool:
         return self.models is None or model in self.models

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.declaration.lint import Finding
+from headrace.declaration.finding import Finding
 from headrace.declaration.model import Declaration, Model, Pool
 from headrace.declaration.model_source import FileSource, HuggingFaceSource, PypiSource, parse_source
 from headrace.declaration.problem import KeyPath, Severity

@@ -136,7 +136,7 @@ class Worker:
                 MediaPolicy(plan.media_hosts),
                 Shaper(plan.allow_gated),
             ),
-            identity=Identity(KeyRing(self._keys), plan.tenants),
+            identity=Identity(KeyRing(self._keys), plan.tenancy),
             router=router,
             cors=CorsPolicy(plan.cors_origins, plan.cors_max_age_s),
             forwarding=ForwardingSettings(

@@ -42,6 +42,14 @@ class RequestRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     code: str | None = None
     http_status: int | None = None
     attempts: int = 0
+    organisation: str | None = None
+    project: str | None = None
+    request_class: str | None = None
+    gpu_s: float | None = None
+    """Attributed time of GPUs (devices), by the pool's rates; None where those are not known."""
+    cost_micros: int | None = None
+    """Millionths of the currency of the price table; None where the model has no price."""
+    price_version: str | None = None
 
 
 RECORD_FIELDS: tuple[str, ...] = RequestRecord.__struct_fields__

@@ -14,6 +14,7 @@ from headrace.declaration.nearest import did_you_mean
 from headrace.domain.clock import Clock
 from headrace.domain.ids import KeyId, TenantId
 from headrace.domain.operator_error import OperatorError
+from headrace.domain.quota import NO_LIMITS, LimitSet
 from headrace.domain.tenant import KeyRecord, Scope
 from headrace.tenancy.keys import generate_key
 
@@ -73,6 +74,8 @@ class KeyStore:
         name: str = "",
         allowed_models: tuple[str, ...] | None = None,
         expires_at: datetime | None = None,
+        project: str | None = None,
+        limits: LimitSet = NO_LIMITS,
     ) -> tuple[str, KeyRecord]:
         """Make a key and store its record; the clear text is returned this once and kept nowhere."""
         clear_text, record = generate_key(
@@ -82,6 +85,8 @@ class KeyStore:
             name=name,
             allowed_models=allowed_models,
             expires_at=expires_at,
+            project=project,
+            limits=limits,
         )
         with self._database.writing() as connection:
             connection.execute(KEYS.insert().values(_row(record)))
@@ -102,6 +107,13 @@ class KeyStore:
         Raises: KeyNotFoundError.
         """
         return self._change(key_id, {"expires_at": expires_at.timestamp() if expires_at else None})
+
+    def limit_key(self, key_id: KeyId, limits: LimitSet) -> KeyRecord:
+        """Replace a key's own limits and budgets.
+
+        Raises: KeyNotFoundError.
+        """
+        return self._change(key_id, {"limits": _limits_text(limits)})
 
     def _change(self, key_id: KeyId, values: Mapping[str, Any]) -> KeyRecord:
         with self._database.writing() as connection:
@@ -133,6 +145,8 @@ def _row(record: KeyRecord) -> dict[str, object]:
         "created_at": record.created_at.timestamp(),
         "expires_at": _epoch(record.expires_at),
         "revoked_at": _epoch(record.revoked_at),
+        "project": record.project,
+        "limits": _limits_text(record.limits),
     }
 
 
@@ -148,7 +162,13 @@ def _read(row: RowMapping) -> KeyRecord:
         created_at=datetime.fromtimestamp(row["created_at"], tz=UTC),
         expires_at=_moment(row["expires_at"]),
         revoked_at=_moment(row["revoked_at"]),
+        project=row["project"],
+        limits=NO_LIMITS if row["limits"] is None else msgspec.json.decode(row["limits"], type=LimitSet),
     )
+
+
+def _limits_text(limits: LimitSet) -> str | None:
+    return None if limits.is_empty else msgspec.json.encode(limits).decode()
 
 
 def _epoch(moment: datetime | None) -> float | None:

@@ -8,6 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from headrace.declaration.model import Declaration
+from headrace.domain.quota import NO_LIMITS, LimitSet
 from headrace.domain.tenant import KeyRecord, Scope
 
 
@@ -32,6 +33,9 @@ class KeyView(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+    project: str | None = None
+    limits: LimitSet = NO_LIMITS
+    """Its own; those of tenant and project hold as well."""
 
 
 class TenantView(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +46,8 @@ class TenantView(msgspec.Struct, frozen=True, kw_only=True):
     requests_per_min: int | None
     concurrent_requests: int | None
     active_keys: int
+    organisation: str | None = None
+    is_suspended: bool = False
     is_declared: bool = True
     """False: keys exist for a tenant that the declaration does not have; they are refused."""
 
@@ -63,6 +69,8 @@ def view_key(record: KeyRecord, now: datetime) -> KeyView:
         created_at=record.created_at,
         expires_at=record.expires_at,
         revoked_at=record.revoked_at,
+        project=record.project,
+        limits=record.limits,
     )
 
 
@@ -76,6 +84,8 @@ def view_tenants(declaration: Declaration, records: Iterable[KeyRecord], now: da
             requests_per_min=tenant.limits.requests_per_min,
             concurrent_requests=tenant.limits.concurrent_requests,
             active_keys=active[name],
+            organisation=tenant.organisation,
+            is_suspended=tenant.suspended,
         )
         for name, tenant in declaration.tenants.items()
     )

@@ -9,6 +9,7 @@ from hashlib import sha256
 from hmac import compare_digest
 
 from headrace.domain.ids import KeyId, TenantId
+from headrace.domain.quota import NO_LIMITS, LimitSet
 from headrace.domain.tenant import KeyRecord, Scope
 
 KEY_PATTERN = re.compile(r"hr-(?P<key_id>[a-z2-7]{10})-(?P<secret>[A-Za-z0-9_-]{43})")
@@ -31,6 +32,8 @@ def generate_key(
     name: str = "",
     allowed_models: tuple[str, ...] | None = None,
     expires_at: datetime | None = None,
+    project: str | None = None,
+    limits: LimitSet = NO_LIMITS,
 ) -> tuple[str, KeyRecord]:
     """Make a key: its clear text, to be shown once and kept nowhere, and the record to store."""
     key_id = base64.b32encode(secrets.token_bytes(_ID_BYTES)).decode("ascii").lower()[:10]
@@ -45,6 +48,8 @@ def generate_key(
         created_at=created_at,
         expires_at=expires_at,
         revoked_at=None,
+        project=project,
+        limits=limits,
     )
 
 

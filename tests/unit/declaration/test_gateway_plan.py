@@ -6,6 +6,7 @@ from headrace.declaration.builtin import builtin_declaration
 from headrace.declaration.gateway_plan import EndpointAddress, GatewayPlan, compile_gateway_plan
 from headrace.declaration.limits import GatewayLimits
 from headrace.declaration.model import Declaration
+from headrace.domain.quota import Unit
 
 REMOTE = Declaration.model_validate(
     {
@@ -32,8 +33,9 @@ def test_the_plan_survives_its_way_to_the_worker() -> None:
     assert msgspec.json.decode(msgspec.json.encode(plan), type=GatewayPlan) == plan
     (pool,) = plan.pools
     assert (pool.endpoints, pool.bearer, pool.served_model, pool.is_run_here) == ((address,), "s3cret", "M", False)
-    (tenant,) = plan.tenants
-    assert (tenant.name, tenant.models, tenant.requests_per_min) == ("t", ("m",), 5)
+    (tenant,) = plan.tenancy.tenants
+    assert (tenant.name, tenant.allowance.models) == ("t", frozenset({"m"}))
+    assert tenant.allowance.limits.amounts == {Unit.REQUESTS_PER_MIN: 5}
     assert (plan.revision, plan.keeps_without_supervisor) == (7, True)
 
 

@@ -1,8 +1,10 @@
 """The gate: counts what is in work, per gateway and per tenant, and refuses what is over a declared limit."""
 
-from headrace.declaration.gateway_plan import GatewayPlan, TenantPlan
+from headrace.declaration.gateway_plan import GatewayPlan
+from headrace.declaration.tenancy_plan import TenantPlan
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.ids import TenantId
+from headrace.domain.quota import Unit
 from headrace.gateway.admission.core.token_bucket import TokenBucket
 
 
@@ -18,8 +20,9 @@ class TenantUse:
         self.bucket: TokenBucket | None = None
 
     def adopt(self, plan: TenantPlan | None, now_mono_s: float) -> None:
-        self.concurrent_limit = plan.concurrent_requests if plan else None
-        per_min = plan.requests_per_min if plan else None
+        amounts = plan.allowance.limits.amounts if plan else {}
+        self.concurrent_limit = amounts.get(Unit.CONCURRENT_REQUESTS)
+        per_min = amounts.get(Unit.REQUESTS_PER_MIN)
         if per_min is None:
             self.bucket = None
         elif self.bucket is None:
@@ -43,7 +46,7 @@ class Gate:
     def adopt(self, plan: GatewayPlan, now_mono_s: float) -> None:
         """Put a plan's limits in force; counters live on."""
         self._limit = plan.limits.in_flight
-        declared = {tenant.name: tenant for tenant in plan.tenants}
+        declared = {tenant.name: tenant for tenant in plan.tenancy.tenants}
         for name in declared.keys() | self._tenants.keys():
             use = self._tenants.setdefault(name, TenantUse(name))
             use.adopt(declared.get(name), now_mono_s)

@@ -2,19 +2,20 @@
 
 from collections.abc import Mapping
 
-from headrace.declaration.gateway_plan import TenantPlan
+from headrace.declaration.tenancy_plan import TenancyPlan
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.ids import KeyId
 from headrace.domain.tenant import Caller, KeyRecord, Scope
+from headrace.tenancy.callers import CallerMaker
 from headrace.tenancy.keys import KeyRing
 
 
 class Identity:
     """Keys and tenants as they are now; replaced whole when either changes. Pure."""
 
-    def __init__(self, ring: KeyRing, tenants: tuple[TenantPlan, ...]) -> None:
+    def __init__(self, ring: KeyRing, tenancy: TenancyPlan) -> None:
         self._ring = ring
-        self._tenants = {tenant.name: tenant for tenant in tenants}
+        self._maker = CallerMaker(tenancy)
         self._callers: dict[KeyId, Caller] = {}
 
     def identify(self, headers: Mapping[bytes, bytes], now_at: float) -> Caller:
@@ -30,16 +31,13 @@ class Identity:
         if record.scope is not Scope.INFERENCE:
             message = "this is an admin key, which serves the control API only; use an inference key"
             raise RequestError(ErrorCode.FORBIDDEN, message)
-        tenant = self._tenants.get(record.tenant)
-        if tenant is None:
-            message = f"the key's tenant {record.tenant!r} is no longer declared; ask the operator"
-            raise RequestError(ErrorCode.FORBIDDEN, message)
-        tenant_models = None if "*" in tenant.models else frozenset(tenant.models)
-        key_models = None if record.allowed_models is None else frozenset(record.allowed_models)
-        models = (
-            tenant_models if key_models is None else key_models if tenant_models is None else tenant_models & key_models
+        caller = self._maker.make(
+            tenant=record.tenant,
+            key_id=record.key_id,
+            project=record.project,
+            models=None if record.allowed_models is None else frozenset(record.allowed_models),
+            limits=record.limits,
         )
-        caller = Caller(tenant=record.tenant, key_id=record.key_id, models=models)
         self._callers[record.key_id] = caller
         return caller
 

@@ -1,46 +1,12 @@
 """What a quota asks of one limit, whoever keeps it: this process alone, or a share leased from a coordinator or Redis.
 
-Amounts are whole numbers: tokens, requests, milliseconds of GPU time, millionths of the currency.
+Amounts are whole numbers: tokens, requests, milliseconds of GPU time, millionths of the currency. `tests/contract/
+test_meters.py` is the suite that every kind passes.
 """
 
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Protocol
 
-
-class Level(StrEnum):
-    """Who a limit belongs to, from the widest to the narrowest. The tightest wins; a refusal names it."""
-
-    GATEWAY = "gateway"
-    ORGANISATION = "organisation"
-    TENANT = "tenant"
-    PROJECT = "project"
-    KEY = "key"
-
-
-class Unit(StrEnum):
-    """What a limit counts; the value is its key in headrace.yaml."""
-
-    REQUESTS_PER_MIN = "requests_per_min"
-    INPUT_TOKENS_PER_MIN = "input_tokens_per_min"
-    OUTPUT_TOKENS_PER_MIN = "output_tokens_per_min"
-    GPU_MS_PER_MIN = "gpu_ms_per_min"
-    CONCURRENT_REQUESTS = "concurrent_requests"
-    CONCURRENT_INTERACTIVE = "concurrent_interactive"
-    CONCURRENT_STREAMING = "concurrent_streaming"
-    CONCURRENT_OFFLINE = "concurrent_offline"
-    BUDGET_PER_DAY = "budget_per_day"
-    BUDGET_PER_MONTH = "budget_per_month"
-
-
-@dataclass(frozen=True, slots=True)
-class LimitId:
-    """Which limit: the same in every worker and gateway that shares it."""
-
-    level: Level
-    name: str
-    """Of the organisation, tenant or project (`tenant/project`), or the key's id; empty for the gateway."""
-    unit: Unit
+from headrace.domain.quota import LimitId
 
 
 class Meter(Protocol):
@@ -55,15 +21,18 @@ class Meter(Protocol):
     """The declared limit."""
 
     def wait_s(self, amount: int, now_mono_s: float) -> float:
-        """Seconds until `amount` could be taken; 0.0: now; infinity: never under this limit."""
+        """Seconds until `amount` could be taken, as far as is known; 0.0: now; infinity: never under this limit."""
         ...
 
     def take(self, amount: int, now_mono_s: float) -> None:
         """Count `amount`, which `wait_s` has just allowed."""
         ...
 
-    def give_back(self, amount: int, now_mono_s: float) -> None:
-        """Return what was taken and not used: all of it where the request cost nothing."""
+    def give_back(self, amount: int, taken_mono_s: float, now_mono_s: float) -> None:
+        """Return what was taken at `taken_mono_s` and not used: all of it where the request cost nothing.
+
+        What no longer counts (its window or calendar period has passed) is not given back a second time.
+        """
         ...
 
     def charge(self, amount: int, now_mono_s: float) -> None:
@@ -71,9 +40,30 @@ class Meter(Protocol):
         ...
 
     def used(self, now_mono_s: float) -> int:
-        """What counts against the limit now, as far as is known here."""
+        """What counts against the limit now, as far as is known here; more than the limit in debt."""
         ...
 
     def reset_s(self, now_mono_s: float) -> float:
-        """Seconds until nothing would count against it, were nothing more taken."""
+        """Seconds until nothing would count against it, were nothing more taken. Infinity or an estimate for slots."""
+        ...
+
+
+class MeterFactory(Protocol):
+    """Where meters come from; one per worker. A meter lives as long as its limit is declared, over reloads.
+
+    Concurrency: event loop only.
+    """
+
+    def meter(self, limit_id: LimitId, amount: int, now_mono_s: float) -> Meter:
+        """The meter of a limit, made at first use. Asked with another amount, it takes that on and keeps its count."""
+        ...
+
+    def raise_spent(self, limit_id: LimitId, spent: int, period_start_at: float) -> None:
+        """The ledger says that so much has been spent of a budget in the calendar period that began at
+        `period_start_at` (UTC epoch seconds): the meter counts at least that. Unknown and past periods are ignored.
+        """
+        ...
+
+    def keep_only(self, limit_ids: frozenset[LimitId]) -> None:
+        """Forget meters of other limits, unless something is held of them: they are no longer declared."""
         ...

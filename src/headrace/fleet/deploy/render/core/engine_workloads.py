@@ -32,6 +32,7 @@ from headrace.fleet.deploy.render.core.site import FIRST_PORT, Site
 from headrace.fleet.deploy.render.core.weights import weights_notes, weights_of
 
 GIB = 2**30
+HOME = "home"
 SHM_BYTES, SHM_SEVERAL_BYTES = GIB, 16 * GIB
 """Private /dev/shm of one device, and of several, which talk through it. Source: the bound of `headrace check`, and its
 remedy."""
@@ -176,12 +177,12 @@ def make_workload(declaration: Declaration, plan: PoolPlan, site: Site, *, numbe
         gpus=plan.gpus,
         image=image,
         args=launch.argv[len(image.command) :],
-        env=tuple(_env(launch, pool, site)),
+        env=tuple(_env(launch, pool, image, site)),
         ports=tuple(_ports(spec)),
         health=health_paths(pool.engine),
         files=tuple(TextFile(path=PurePosixPath(path), text=text) for path, text in launch.files.items()),
         weights=weights,
-        scratch_dirs=(PurePosixPath(spec.slot_dir),) if pool.engine is EngineKind.LLAMACPP else (),
+        scratch_dirs=tuple(_scratch_dirs(spec, pool, image, site)),
         shm_bytes=_shm_bytes(plan),
         stop_s=pool.stop_s,
         load_timeout_s=pool.load_timeout_s,
@@ -269,8 +270,22 @@ def _shm_bytes(plan: PoolPlan) -> int | None:
     return container.shm_bytes or (SHM_SEVERAL_BYTES if plan.gpus > 1 else SHM_BYTES)
 
 
-def _env(launch: Launch, pool: Pool, site: Site) -> Iterator[EnvVar]:
+def _scratch_dirs(spec: ReplicaSpec, pool: Pool, image: ImageChoice, site: Site) -> Iterator[PurePosixPath]:
+    if pool.engine is EngineKind.LLAMACPP:
+        yield PurePosixPath(spec.slot_dir)
+    if _needs_home(pool, image):
+        yield site.scratch_dir / HOME
+
+
+def _needs_home(pool: Pool, image: ImageChoice) -> bool:
+    """A user that the image does not know has no home, where engines keep what they compile."""
+    return pool.container.user is not None and bool(image.reference)
+
+
+def _env(launch: Launch, pool: Pool, image: ImageChoice, site: Site) -> Iterator[EnvVar]:
     declared = pool.options.runtime.env
+    if _needs_home(pool, image) and "HOME" not in declared:
+        yield EnvVar(name="HOME", value=str(site.scratch_dir / HOME), origin=f"container.user {image.user}")
     for name, text in sorted(launch.env.items()):
         value: EnvValue = text
         if name in declared:

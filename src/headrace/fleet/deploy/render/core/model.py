@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from headrace.declaration.deployment_sections import Placement
+from headrace.declaration.model import Declaration
 from headrace.declaration.model_source import ModelSource
 from headrace.domain.endpoint import EngineKind
 
@@ -40,6 +41,30 @@ class RenderedFile:
     """Relative, with forward slashes."""
     text: str
     is_executable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenderRequest:
+    """What is to be rendered."""
+
+    declaration: Declaration
+    """Loaded with `keeps_secrets`."""
+    folder: str
+    """The declaration's, absolute: relative paths in it count from there."""
+    pool: str | None = None
+    """Only this pool, and no gateway; None: everything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendered:
+    """What a target made of it. With an error among the notes there are no files."""
+
+    files: tuple[RenderedFile, ...]
+    notes: tuple[RenderNote, ...]
+
+    @property
+    def errors(self) -> tuple[RenderNote, ...]:
+        return tuple(note for note in self.notes if note.severity is Severity.ERROR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,8 +197,6 @@ class Workload:
     placement: Placement
     notes: tuple[str, ...]
     """What declared values became for this engine."""
-    user_home: PurePosixPath | None = None
-    """HOME to set where the user has none in the image."""
 
     @property
     def http_port(self) -> int:

@@ -36,7 +36,7 @@ REQUESTS = Table(
     Column("project", Text),
     Column("request_class", Text),
     Column("gpu_s", Double),
-    Column("cost_micros", BigInteger),
+    Column("cost_nanos", BigInteger),
     Column("price_version", Text),
     Index("requests_received_at", "received_at"),
     sqlite_with_rowid=False,

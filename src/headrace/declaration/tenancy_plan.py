@@ -4,7 +4,7 @@ import msgspec
 
 from headrace.declaration.model import Declaration
 from headrace.declaration.tenant_sections import Allowance, Budget, Degrade, Limits, TenantSection
-from headrace.domain.quota import MICROS, NO_LIMITS, LimitSet, RequestCaps, Unit
+from headrace.domain.quota import MICROSECONDS, NANOS, NO_LIMITS, LimitSet, RequestCaps, Unit
 from headrace.domain.request import RequestClass
 from headrace.domain.tenant import ALL_CLASSES, DegradeStep
 
@@ -34,13 +34,13 @@ class TenantPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PricePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Prices of one model: millionths of the currency per million tokens, which is per token times a million."""
+    """Prices of one model: billionths of the currency."""
 
     model: str
-    input_micros_per_million: int
-    cached_input_micros_per_million: int
-    output_micros_per_million: int
-    gpu_hour_micros: int
+    input_nanos_per_million: int
+    cached_input_nanos_per_million: int
+    output_nanos_per_million: int
+    gpu_hour_nanos: int
 
 
 class TenancyPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,14 +69,14 @@ def compile_tenancy_plan(declaration: Declaration) -> TenancyPlan:
         prices=tuple(
             PricePlan(
                 model=model,
-                input_micros_per_million=micros(price.input_per_million),
-                cached_input_micros_per_million=micros(
+                input_nanos_per_million=nanos(price.input_per_million),
+                cached_input_nanos_per_million=nanos(
                     price.input_per_million
                     if price.cached_input_per_million is None
                     else price.cached_input_per_million
                 ),
-                output_micros_per_million=micros(price.output_per_million),
-                gpu_hour_micros=micros(price.gpu_hour),
+                output_nanos_per_million=nanos(price.output_per_million),
+                gpu_hour_nanos=nanos(price.gpu_hour),
             )
             for model, price in prices.models.items()
         ),
@@ -104,13 +104,15 @@ def compile_limits(limits: Limits, budget: Budget) -> LimitSet:
         Unit.REQUESTS_PER_MIN: limits.requests_per_min,
         Unit.INPUT_TOKENS_PER_MIN: limits.input_tokens_per_min,
         Unit.OUTPUT_TOKENS_PER_MIN: limits.output_tokens_per_min,
-        Unit.GPU_MS_PER_MIN: None if limits.gpu_seconds_per_min is None else round(limits.gpu_seconds_per_min * 1000),
+        Unit.GPU_SECONDS_PER_MIN: None
+        if limits.gpu_seconds_per_min is None
+        else round(limits.gpu_seconds_per_min * MICROSECONDS),
         Unit.CONCURRENT_REQUESTS: limits.concurrent_requests,
         Unit.CONCURRENT_INTERACTIVE: limits.concurrent_interactive,
         Unit.CONCURRENT_STREAMING: limits.concurrent_streaming,
         Unit.CONCURRENT_OFFLINE: limits.concurrent_offline,
-        Unit.BUDGET_PER_DAY: None if budget.per_day is None else micros(budget.per_day),
-        Unit.BUDGET_PER_MONTH: None if budget.per_month is None else micros(budget.per_month),
+        Unit.BUDGET_PER_DAY: None if budget.per_day is None else nanos(budget.per_day),
+        Unit.BUDGET_PER_MONTH: None if budget.per_month is None else nanos(budget.per_month),
     }
     return LimitSet(
         amounts={unit: amount for unit, amount in amounts.items() if amount is not None},
@@ -118,9 +120,9 @@ def compile_limits(limits: Limits, budget: Budget) -> LimitSet:
     )
 
 
-def micros(money: float) -> int:
-    """Millionths of the currency."""
-    return round(money * MICROS)
+def nanos(money: float) -> int:
+    """Billionths of the currency."""
+    return round(money * NANOS)
 
 
 def _allowance(name: str, section: Allowance) -> AllowancePlan:

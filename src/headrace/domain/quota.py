@@ -19,13 +19,13 @@ class Level(StrEnum):
 class Unit(StrEnum):
     """What a limit counts; the value is what refusals and metrics call it.
 
-    Units: GPU time in milliseconds, money in millionths of the currency, all others as named.
+    Units: GPU time in microseconds, money in billionths of the currency, all others as named.
     """
 
     REQUESTS_PER_MIN = "requests_per_min"
     INPUT_TOKENS_PER_MIN = "input_tokens_per_min"
     OUTPUT_TOKENS_PER_MIN = "output_tokens_per_min"
-    GPU_MS_PER_MIN = "gpu_ms_per_min"
+    GPU_SECONDS_PER_MIN = "gpu_seconds_per_min"
     CONCURRENT_REQUESTS = "concurrent_requests"
     CONCURRENT_INTERACTIVE = "concurrent_interactive"
     CONCURRENT_STREAMING = "concurrent_streaming"
@@ -77,7 +77,7 @@ class LimitSet(msgspec.Struct, frozen=True, kw_only=True):
     """All limits of one level: of an organisation, a tenant, a project or a key."""
 
     amounts: dict[Unit, int] = {}
-    """Units without an entry are not limited. In the unit's own measure: milliseconds, millionths."""
+    """Units without an entry are not limited. In the unit's own measure: microseconds, billionths."""
     caps: RequestCaps = NO_CAPS
 
     @property
@@ -86,5 +86,7 @@ class LimitSet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_LIMITS = LimitSet()
-MICROS = 1_000_000
-"""Millionths of the currency in one unit of it."""
+NANOS = 1_000_000_000
+"""Billionths of the currency in one unit of it."""
+MICROSECONDS = 1_000_000
+"""In one second of GPU time. So fine, since a short request takes less than a millisecond of a GPU."""

@@ -47,8 +47,8 @@ class RequestRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     request_class: str | None = None
     gpu_s: float | None = None
     """Attributed time of GPUs (devices), by the pool's rates; None where those are not known."""
-    cost_micros: int | None = None
-    """Millionths of the currency of the price table; None where the model has no price."""
+    cost_nanos: int | None = None
+    """Billionths of the currency of the price table; None where the model has no price."""
     price_version: str | None = None
 
 

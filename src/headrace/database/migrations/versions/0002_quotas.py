@@ -15,7 +15,7 @@ def upgrade() -> None:
     op.add_column("requests", sa.Column("project", sa.Text))
     op.add_column("requests", sa.Column("request_class", sa.Text))
     op.add_column("requests", sa.Column("gpu_s", sa.Double))
-    op.add_column("requests", sa.Column("cost_micros", sa.BigInteger))
+    op.add_column("requests", sa.Column("cost_nanos", sa.BigInteger))
     op.add_column("requests", sa.Column("price_version", sa.Text))
     op.add_column("keys", sa.Column("project", sa.Text))
     op.add_column("keys", sa.Column("limits", sa.Text))

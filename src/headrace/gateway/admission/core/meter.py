@@ -1,6 +1,6 @@
 """What a quota asks of one limit, whoever keeps it: this process alone, or a share leased from a coordinator or Redis.
 
-Amounts are whole numbers: tokens, requests, milliseconds of GPU time, millionths of the currency. `tests/contract/
+Amounts are whole numbers: tokens, requests, microseconds of GPU time, billionths of the currency. `tests/contract/
 test_meters.py` is the suite that every kind passes.
 """
 

@@ -31,6 +31,7 @@ class IdentityProvider:
         """Instead of its own URL, in the discovery document."""
         self._server: asyncio.Server | None = None
         self._port = 0
+        self._serving: set[asyncio.Task[None]] = set()
 
     @property
     def url(self) -> str:
@@ -71,8 +72,21 @@ class IdentityProvider:
         if self._server is not None:
             self._server.close()
             self._server = None
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        try:
+            await self._answer_one(reader, writer)
+        finally:
+            self._serving.discard(task)
+            writer.transport.abort() if self._server is None else writer.close()
+
+    async def _answer_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             head = await reader.readuntil(b"\r\n\r\n")
             path = head.split(b" ")[1].decode()
@@ -84,7 +98,6 @@ class IdentityProvider:
                 % (self.status if body else 404, len(body), body)
             )
             await writer.drain()
-        writer.close()
 
     def _answer(self, path: str) -> bytes:
         if path == "/.well-known/openid-configuration":

@@ -39,6 +39,10 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A project of its tenant whose limits and allowances hold as well."""
     limits: LimitSet = NO_LIMITS
     """Its own."""
+    suspended_at: datetime | None = None
+    """Since when it is refused; None: it is not."""
+    version: int = 1
+    """Grows with each change, so that two who change it at once notice."""
 
 
 class DegradeKind(StrEnum):

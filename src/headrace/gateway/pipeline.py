@@ -74,7 +74,7 @@ class Pipeline:
             exchange.error = RequestError(ErrorCode.DRAINING, "the gateway is shutting down; send the request again")
         elif route.needs_key and exchange.method != b"OPTIONS":
             try:
-                account.caller = self._current().identity.identify(exchange.headers, received_at)
+                account.caller = self._current().identity.identify(exchange, received_at)
             except RequestError as error:
                 exchange.error = error
             except Exception as bug:  # noqa: BLE001 (boundary, as in `serve`)

@@ -39,7 +39,7 @@ from headrace.gateway.http.caller_connection import CallerConnection
 from headrace.gateway.http.certificate import ServerCertificate
 from headrace.gateway.http.sweeper import SWEEP_INTERVAL_S, Sweeper
 from headrace.gateway.http.wire import DateLine
-from headrace.gateway.identity.bearer import Identity
+from headrace.gateway.identity.reception import Reception, Trusts
 from headrace.gateway.pipeline import Pipeline, Rules
 from headrace.gateway.routing.router import Router
 from headrace.gateway.tasks import spawn
@@ -82,6 +82,7 @@ class Worker:
         self.plan: GatewayPlan | None = None
         self._sweeper = Sweeper(loop)
         self._background: list[asyncio.Task[None]] = []
+        self._reception = Reception(settings.run_dir, self._clock)
         self._exposition = Exposition(self._counters, self._sample)
         self.pipeline = Pipeline(self._clock, self._books)
         self.head_arrived = self.pipeline.open  # the wire's Service: no method of ours in between
@@ -99,10 +100,12 @@ class Worker:
         """Adopt `plan` whole. Raises: PlanError; then nothing has changed."""
         adoption = self._directory.prepare(plan)
         certificate = self._prepare_certificate(plan)
-        rules = self._make_rules(plan)
+        trusts = self._prepare_identity(plan)
         if (self.plan is not None) and (certificate is None) != (self._certificate is None):
             raise PlanError("gateway.tls cannot be switched on or off while running; use headrace down and up")
         self._open_books(plan)
+        self._reception.adopt(plan.identity, trusts)
+        rules = self._make_rules(plan)
         if certificate is not None and self._certificate is not None:
             self._certificate.follow(certificate)
         self._directory.adopt(adoption)
@@ -115,7 +118,7 @@ class Worker:
         if self._server is None:
             self._start_background()
             self._certificate = certificate
-            await self._await_first_probes()
+            await asyncio.gather(self._await_first_probes(), self._reception.wait_first(FIRST_PROBES_S))
             await self._listen()
             if certificate is not None:
                 self._certificate_watch = spawn(certificate.watch(), "watch certificate")
@@ -136,7 +139,7 @@ class Worker:
                 MediaPolicy(plan.media_hosts),
                 Shaper(plan.allow_gated),
             ),
-            identity=Identity(KeyRing(self._keys), plan.tenancy),
+            identity=self._reception.identity(KeyRing(self._keys), plan.identity, plan.tenancy),
             router=router,
             cors=CorsPolicy(plan.cors_origins, plan.cors_max_age_s),
             forwarding=ForwardingSettings(
@@ -163,6 +166,12 @@ class Worker:
     def _open_books(self, plan: GatewayPlan) -> None:
         if self._journal is None or self._lines is None or self._flusher is None:
             self._journal = JournalWriter(
+    def _prepare_identity(self, plan: GatewayPlan) -> Trusts:
+        try:
+            return self._reception.prepare(plan.identity)
+        except (OSError, ssl.SSLError) as error:
+            raise PlanError(f"identity.oidc: a file of certificate authorities cannot be used: {error}") from error
+
                 self._settings.journal_dir,
                 worker=self._serial,
                 pid=os.getpid(),
@@ -245,6 +254,7 @@ class Worker:
         for connection in list(self._connections):
             connection.abort()
         for endpoint in self._directory:
+        self._reception.close()
             endpoint.connections.close()
         if self._flusher is not None:
             await self._loop.run_in_executor(None, self._flusher.close)

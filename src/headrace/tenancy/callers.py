@@ -33,11 +33,11 @@ class CallerMaker:
     ) -> Caller:
         """Return the caller. `models` and `limits` are the key's own.
 
-        Raises: RequestError FORBIDDEN where a level is suspended or no longer declared.
+        Raises: RequestError SUSPENDED where a level is suspended, FORBIDDEN where it is no longer declared.
         """
         plan = self._tenants.get(tenant)
         if plan is None:
-            raise _forbidden(f"the key's tenant {tenant!r} is no longer declared")
+            raise _forbidden(f"the caller's tenant {tenant!r} is not declared here")
         levels = [("tenant", plan.allowance)]
         if plan.organisation is not None:
             organisation = self._organisations.get(plan.organisation)
@@ -48,7 +48,8 @@ class CallerMaker:
             levels.append(("project", _project(plan, project)))
         for level, allowance in levels:
             if allowance.is_suspended:
-                raise _forbidden(f"{level} {allowance.name!r} is suspended")
+                message = f"{level} {allowance.name!r} is suspended; ask the operator"
+                raise RequestError(ErrorCode.SUSPENDED, message, is_final=True)
             models = intersection(models, allowance.models)
         allowed = [allowance for _, allowance in levels]
         classes = ALL_CLASSES.intersection(*(allowance.classes for allowance in allowed))
@@ -87,7 +88,7 @@ def _project(plan: TenantPlan, name: str) -> AllowancePlan:
     for project in plan.projects:
         if project.name == name:
             return project
-    raise _forbidden(f"the key's project {name!r} of tenant {plan.name!r} is no longer declared")
+    raise _forbidden(f"the caller's project {name!r} of tenant {plan.name!r} is not declared here")
 
 
 def _forbidden(what: str) -> RequestError:

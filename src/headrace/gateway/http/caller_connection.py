@@ -96,7 +96,8 @@ class CallerConnection(asyncio.Protocol):
         self._deadline_mono_s = 0.0
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
-        self._repeated: list[bytes] = []
+        self.repeated: list[bytes] = []
+        """Names of the headers that came twice in the current head."""
         self._head_bytes = 0
         self._read_bytes = self._fed_bytes = 0
         """At least as many bytes as the head has: what has come of it, and the read that completes it."""
@@ -109,6 +110,12 @@ class CallerConnection(asyncio.Protocol):
         self._slow_bytes = 0
         self._upgrade_body_bytes = 0
         """Body bytes still to come of a request that offered an upgrade; the parser leaves those to us."""
+
+    @property
+    def peer(self) -> str:
+        """IP address of the caller; empty where it is gone."""
+        address = self._transport.get_extra_info("peername")
+        return address[0] if isinstance(address, tuple) and address else ""  # pyright: ignore[reportUnknownVariableType]
 
     # --- transport events
 
@@ -179,7 +186,7 @@ class CallerConnection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         self._url = b""
         self._headers = {}
-        self._repeated = []
+        self.repeated = []
         self._head_bytes = 0
         self._fed_bytes = self._read_bytes
         self._body = []
@@ -194,7 +201,7 @@ class CallerConnection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
         if name in self._headers:
-            self._repeated.append(name)
+            self.repeated.append(name)
         else:
             self._headers[name] = value
 
@@ -341,7 +348,7 @@ class CallerConnection(asyncio.Protocol):
     def _refusal_of_head(self, exchange: Exchange) -> RequestError | None:
         """Refuse what parsers disagree on, and what is over a limit, before any body is read."""
         headers, limits = exchange.headers, self.service.limits
-        for name in self._repeated:
+        for name in self.repeated:
             if name in SINGLE_HEADERS:
                 return RequestError(ErrorCode.INVALID_REQUEST, f"header {name.decode('latin-1')} is given twice")
         coding = headers.get(b"transfer-encoding")

@@ -1,6 +1,6 @@
 """One request and its one answer on a caller's connection: what the six steps read from and write to."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,6 +25,16 @@ class Connection(Protocol):
     @property
     def write(self) -> Callable[[bytes], None]:
         """Send bytes of the current answer."""
+        ...
+
+    @property
+    def peer(self) -> str:
+        """IP address of the other end; empty where it is gone or has none."""
+        ...
+
+    @property
+    def repeated(self) -> Sequence[bytes]:
+        """Names of the headers that came twice in the head that is being judged."""
         ...
 
     def finish(self, last: bytes, *, closes: bool) -> None:

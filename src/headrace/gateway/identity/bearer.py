@@ -1,27 +1,60 @@
-"""Recognises the key of a request: `Authorization: Bearer hr-...`, or `x-api-key` as Anthropic's clients send it."""
+"""Who sends a request: the holder of a key, of an identity provider's token, or whom a gateway in front has named.
+
+A key comes as `Authorization: Bearer hr-...`, or as `x-api-key` as Anthropic's clients send it; a token as
+`Authorization: Bearer eyJ...`.
+"""
 
 from collections.abc import Mapping
 
+import msgspec
+
 from headrace.declaration.tenancy_plan import TenancyPlan
 from headrace.domain.errors import ErrorCode, RequestError
-from headrace.domain.ids import KeyId
+from headrace.domain.ids import KeyId, TenantId
+from headrace.domain.request import RequestClass
 from headrace.domain.tenant import Caller, KeyRecord, Scope
+from headrace.gateway.http.exchange import Exchange
+from headrace.gateway.identity.core.claims import VerifiedToken
+from headrace.gateway.identity.tokens import KNOWN_TOKENS, TokenDesk
+from headrace.gateway.identity.trusted_headers import TrustedHeaders
 from headrace.tenancy.callers import CallerMaker
 from headrace.tenancy.keys import KeyRing
 
+_CLASSES = {one.value: one for one in RequestClass}
+_NamedBy = tuple[str, str, str, str | None, str | None]
+
 
 class Identity:
-    """Keys and tenants as they are now; replaced whole when either changes. Pure."""
+    """Keys, issuers and tenants as they are now; replaced whole when one of them changes.
 
-    def __init__(self, ring: KeyRing, tenancy: TenancyPlan) -> None:
+    `desk`: the issuers' tokens, where issuers are declared; `trusted`: where a gateway in front is believed.
+    """
+
+    def __init__(
+        self,
+        ring: KeyRing,
+        tenancy: TenancyPlan,
+        desk: TokenDesk | None = None,
+        trusted: TrustedHeaders | None = None,
+    ) -> None:
         self._ring = ring
         self._maker = CallerMaker(tenancy)
         self._callers: dict[KeyId, Caller] = {}
+        self._named: dict[_NamedBy, Caller] = {}
+        self._desk = desk
+        self._trusted = trusted
 
-    def identify(self, headers: Mapping[bytes, bytes], now_at: float) -> Caller:
-        """Return the caller. Raises: RequestError UNAUTHENTICATED or FORBIDDEN."""
+    def identify(self, exchange: Exchange, now_at: float) -> Caller:
+        """Return the caller. Raises: RequestError UNAUTHENTICATED, FORBIDDEN, SUSPENDED or IDENTITY_UNAVAILABLE."""
+        headers = exchange.headers
+        if self._trusted is not None and exchange.connection is not None:
+            named = self._trusted.find(headers, exchange.connection.peer, exchange.connection.repeated)
+            if named is not None:
+                return self._caller_named(named)
         given = headers.get(b"authorization", b"")
         token = given[7:].strip() if given[:7] == b"Bearer " else _token(headers)
+        if self._desk is not None and token[:3] == b"eyJ":  # `{"` in base64: a JWT begins so, a key never does
+            return self._caller_named(self._desk.read(token, now_at))
         record = self._ring.find(token, now_at)
         if record is None:
             raise RequestError(ErrorCode.UNAUTHENTICATED, "the key is unknown, revoked or expired")
@@ -31,6 +64,10 @@ class Identity:
         if record.scope is not Scope.INFERENCE:
             message = "this is an admin key, which serves the control API only; use an inference key"
             raise RequestError(ErrorCode.FORBIDDEN, message)
+        if record.suspended_at is not None:
+            raise RequestError(
+                ErrorCode.SUSPENDED, f"key {record.key_id} is suspended; ask the operator", is_final=True
+            )
         caller = self._maker.make(
             tenant=record.tenant,
             key_id=record.key_id,
@@ -39,6 +76,22 @@ class Identity:
             limits=record.limits,
         )
         self._callers[record.key_id] = caller
+        return caller
+
+    def _caller_named(self, named: VerifiedToken) -> Caller:
+        """The caller that a token or a trusted header names; the same object as long as the rules are the same."""
+        key: _NamedBy = (named.issuer, named.subject, named.tenant, named.project, named.request_class)
+        caller = self._named.get(key)
+        if caller is None:
+            caller = self._maker.make(
+                tenant=TenantId(named.tenant), key_id=KeyId(f"{named.issuer}:{named.subject}"), project=named.project
+            )
+            wanted = _CLASSES.get(named.request_class or "")
+            if wanted in caller.classes:
+                caller = msgspec.structs.replace(caller, default_class=wanted)
+            if len(self._named) >= KNOWN_TOKENS:
+                self._named.clear()
+            self._named[key] = caller
         return caller
 
 

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import os
 import ssl
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
@@ -59,14 +60,13 @@ class IssuerWatch:
         self._issuers: dict[str, Issuer] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def adopt(self, plans: tuple[IssuerPlan, ...]) -> None:
+    def adopt(self, plans: tuple[IssuerPlan, ...], trusts: Mapping[str, ssl.SSLContext]) -> None:
         """Follow the declared issuers; one that is declared as before keeps its keys and its watch.
 
-        Raises: OSError, ssl.SSLError for a file of authorities that cannot be used; nothing has changed then.
+        `trusts`: how to trust each one's server, by its URL.
         """
         if plans == tuple(issuer.plan for issuer in self._issuers.values()):
             return
-        trusts = {plan.issuer: ssl.create_default_context(cafile=plan.ca) for plan in plans}
         before, self._issuers = self._issuers, {}
         for plan in plans:
             known = before.get(plan.issuer)
@@ -81,6 +81,11 @@ class IssuerWatch:
         for url in self._tasks.keys() - self._issuers.keys():
             self._tasks.pop(url).cancel()
         self._desk.adopt(self._issuers)
+
+    @property
+    def issuers(self) -> tuple[Issuer, ...]:
+        """Those that are followed now."""
+        return tuple(self._issuers.values())
 
     async def wait_first(self, bound_s: float) -> None:
         """Return once every issuer has brought keys, or the bound is over."""

@@ -95,6 +95,8 @@ class TokenDesk:
         key = issuer.keys.find(key_id, algorithm) if issuer.refresh.is_usable(now_mono_s) else None
         if key is not None:
             return key
+        if key_id is not None and key_id in issuer.keys.ids and issuer.refresh.is_usable(now_mono_s):
+            raise _refused("its key is of another kind than its signature")
         is_fresh_look = issuer.refresh.try_hurry(now_mono_s)
         if is_fresh_look:
             issuer.wake()

@@ -9,6 +9,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from headrace.declaration.kubernetes_sections import Kubernetes
 from headrace.declaration.shape import Section
 
 IMAGE = re.compile(r"[a-z0-9][\w./:-]*?(?::(?P<tag>[\w][\w.-]{0,127}))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?", re.ASCII)
@@ -156,6 +157,7 @@ class Deployment(Section):
     postgres: ServiceDeployment | None = Field(
         default=None, description="Deploy PostgreSQL for the ledger; null: none, see ledger.database."
     )
+    kubernetes: Kubernetes = Field(default=Kubernetes(), description="What is common to all Kubernetes objects.")
     user: str = Field(
         default="65532:65532",
         pattern=r"^\d+:\d+$",

@@ -10,6 +10,7 @@ from pydantic import Field, field_serializer, model_validator
 from headrace.declaration.deployment_sections import Container, Deployment, Placement
 from headrace.declaration.engine_options import EngineOptions
 from headrace.declaration.identity_section import IdentitySection
+from headrace.declaration.kubernetes_sections import KubernetesPool
 from headrace.declaration.limits import GatewayLimits
 from headrace.declaration.prices import PoolRates, Prices
 from headrace.declaration.shape import AS_ABOVE, HIDDEN, PATH, RESTART, SECRET, Name, Section
@@ -261,6 +262,7 @@ class Pool(EngineOptions):
     probe: Probe = Field(default=Probe(), description="Probes and ejection.")
     container: Container = Field(default=Container(), description="Of each replica, for `headrace render`.")
     placement: Placement = Field(default=Placement(), description="Nodes and replicas, for `headrace render`.")
+    kubernetes: KubernetesPool = Field(default=KubernetesPool(), description="For `headrace render kubernetes`.")
 
     @model_validator(mode="after")
     def _either_run_or_remote(self) -> Self:

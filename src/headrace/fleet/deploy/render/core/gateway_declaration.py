@@ -19,7 +19,8 @@ from headrace.fleet.deploy.render.core.yaml_text import yaml_text
 
 ENV_REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 FILE_REFERENCE = re.compile(r"\$\{file:([^}]+)\}")
-NOT_THE_GATEWAYS = ("replicas", "container", "placement", "per_engine", "endpoints", *OWN_ONLY)
+RENDER_ONLY = ("container", "placement", "kubernetes")
+NOT_THE_GATEWAYS = ("replicas", *RENDER_ONLY, "per_engine", "endpoints", *OWN_ONLY)
 """Keys of a rendered pool that say how its engine is started."""
 MODEL_KEYS = ("source", "sha256", "requantize", "chat_template", "weight_bytes", "trust_remote_code")
 MODEL_KEYS_DROPPED = (*MODEL_KEYS, "reviewed_revision", "per_engine")
@@ -124,7 +125,7 @@ def _pool(
 ) -> dict[str, object] | None:
     pool = declaration.pools[name]
     if pool.is_remote:
-        return {key: value for key, value in section.items() if key not in ("container", "placement")}
+        return {key: value for key, value in section.items() if key not in RENDER_ONLY}
     reach = reaches.get(name)
     if reach is None:
         return None  # deployed with no replicas, or not rendered

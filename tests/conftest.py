@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["tests.fixtures.engine"]
+pytest_plugins = ["tests.fixtures.engine", "tests.fixtures.redis_server"]
 
 
 class PostgresServer:

@@ -1,0 +1,1 @@
+"""Pure decisions of sharing: no clock, no sockets; times come as arguments."""

@@ -81,8 +81,8 @@ class Worker:
         self._keys: tuple[KeyRecord, ...] = ()
         self.plan: GatewayPlan | None = None
         self._sweeper = Sweeper(loop)
-        self._background: list[asyncio.Task[None]] = []
         self._reception = Reception(settings.run_dir, self._clock)
+        self._background: list[asyncio.Task[None]] = []
         self._exposition = Exposition(self._counters, self._sample)
         self.pipeline = Pipeline(self._clock, self._books)
         self.head_arrived = self.pipeline.open  # the wire's Service: no method of ours in between
@@ -103,9 +103,9 @@ class Worker:
         trusts = self._prepare_identity(plan)
         if (self.plan is not None) and (certificate is None) != (self._certificate is None):
             raise PlanError("gateway.tls cannot be switched on or off while running; use headrace down and up")
-        self._open_books(plan)
         self._reception.adopt(plan.identity, trusts)
         rules = self._make_rules(plan)
+        self._open_books(plan)
         if certificate is not None and self._certificate is not None:
             self._certificate.follow(certificate)
         self._directory.adopt(adoption)
@@ -163,15 +163,15 @@ class Worker:
         except (OSError, ssl.SSLError) as error:
             raise PlanError(f"gateway.tls: cannot use {plan.tls_certificate} with {plan.tls_key}: {error}") from error
 
-    def _open_books(self, plan: GatewayPlan) -> None:
-        if self._journal is None or self._lines is None or self._flusher is None:
-            self._journal = JournalWriter(
     def _prepare_identity(self, plan: GatewayPlan) -> Trusts:
         try:
             return self._reception.prepare(plan.identity)
         except (OSError, ssl.SSLError) as error:
             raise PlanError(f"identity.oidc: a file of certificate authorities cannot be used: {error}") from error
 
+    def _open_books(self, plan: GatewayPlan) -> None:
+        if self._journal is None or self._lines is None or self._flusher is None:
+            self._journal = JournalWriter(
                 self._settings.journal_dir,
                 worker=self._serial,
                 pid=os.getpid(),
@@ -251,10 +251,10 @@ class Worker:
         for task in (*self._background, *([self._certificate_watch] if self._certificate_watch else [])):
             task.cancel()
         self._sweeper.stop()
+        self._reception.close()
         for connection in list(self._connections):
             connection.abort()
         for endpoint in self._directory:
-        self._reception.close()
             endpoint.connections.close()
         if self._flusher is not None:
             await self._loop.run_in_executor(None, self._flusher.close)

@@ -39,6 +39,7 @@ class Ticket:
         "payload",
         "since_mono_s",
         "was_queued",
+        "withdrawals",
     )
 
     def __init__(
@@ -66,6 +67,8 @@ class Ticket:
         """Conversation or idempotency key: those of one tenant with the same key wait on one another."""
         self.is_waiting = False
         self.was_queued = False
+        self.withdrawals = 0
+        """How often it was sent to an engine and taken back, to give way."""
         self.charged_output_tokens = 0
 
     def __repr__(self) -> str:
@@ -140,6 +143,12 @@ class Flow:
                 return ticket
             heapq.heappop(queue)
         return None
+
+    def iter_any_order(self) -> Iterator[Ticket]:
+        """All that wait, cheaply: for looking at each."""
+        for _, _, ticket in self._queue:
+            if ticket.is_waiting and ticket.flow is self:
+                yield ticket
 
     def iter_waiting(self) -> Iterator[Ticket]:
         """All that wait, in order."""

@@ -17,10 +17,15 @@ from headrace.gateway.endpoints.load import EndpointLoad, MeasuredLoad, Place
 SLACK_RATIO = 1 / 16
 """Requests beyond what a full engine runs, so that it never runs dry between two of our turns. Chosen."""
 PREFILL_STEPS = 2
-"""Steps' worth of prompts that an engine may have before it: one it works on, one that waits. More would only make a
-newcomer wait behind them. Chosen; see benchmarks/README.md."""
-LEAST_PREFILL_TOKENS = 2048
+"""Steps' worth of prompts that an engine may have before it: one it works on, one that waits, so that it never runs dry
+between two of our turns. More would only make a newcomer wait behind them. Chosen."""
+LEAST_PREFILL_TOKENS = 4096
 """Below this a bound on prompts would cost more by pauses than it gives. Chosen."""
+FULL_RATIO = 0.75
+CALM_RATIO = 0.25
+"""An engine whose places are taken to FULL_RATIO is held up by generating, and prompts come one by one as places become
+free: CALM_RATIO of the bound on prompts is enough then, and leaves the newcomer room in the next step. Measured in
+virtual time: tests/unit/rehearsal/test_virtual_pool.py."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +126,11 @@ def has_room(place: Place, input_tokens: int, *, is_light: bool, is_contended: b
     held_limit = load.held_limit_tokens
     if held_limit is not None and load.held_tokens + load.prefill_tokens + input_tokens > held_limit:
         return False
-    prefill_limit = load.prefill_limit_tokens
+    prefill_limit: float | None = load.prefill_limit_tokens
     if prefill_limit is None or not is_contended or not load.prefilling:
         return True
     if is_light:
         prefill_limit *= 2
+    elif limit is not None and in_flight >= limit * FULL_RATIO:
+        prefill_limit *= CALM_RATIO
     return (load.prefill_tokens + input_tokens) * load.miss_ratio <= prefill_limit

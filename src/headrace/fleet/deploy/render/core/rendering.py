@@ -90,6 +90,13 @@ def make_gateway(
     )
 
 
+def database_url(declaration: Declaration, *, host: str) -> str | None:
+    """Return the ledger's URL where PostgreSQL is deployed beside the gateway; the password stays a reference."""
+    if declaration.deployment.postgres is None:
+        return None
+    return f"postgresql+psycopg://headrace:${{env:{POSTGRES_PASSWORD}}}@{host}:5432/headrace"
+
+
 def reaches_of(workloads: tuple[Workload, ...], address: Callable[[Workload], tuple[str, ...]]) -> dict[str, Reach]:
     """Return how the gateway reaches each pool: `address` gives the endpoints of one workload."""
     found: dict[str, list[str]] = {}

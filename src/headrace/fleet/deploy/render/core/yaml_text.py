@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./@+-]*(?:[:=,][A-Za-z0-9_./@+-]+)*")
+PLAIN = re.compile(r"(?:--?)?[A-Za-z_/][A-Za-z0-9_./@+-]*(?:[:=,][A-Za-z0-9_./@+-]+)*")
 """Text that no YAML parser takes for anything but text, together with NOT_TEXT."""
 NOT_TEXT = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"})
 """Words of YAML 1.1 and 1.2, in lower case, that are no text when they stand plain."""

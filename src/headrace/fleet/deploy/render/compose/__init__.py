@@ -1,0 +1,1 @@
+"""`headrace render compose`: one compose.yaml (Compose Specification; Docker Compose 2.24 or newer)."""

@@ -1,0 +1,1 @@
+"""`headrace render docker`: one shell script of `docker run` lines."""

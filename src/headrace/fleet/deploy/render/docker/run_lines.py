@@ -1,0 +1,215 @@
+"""One `docker run` line for each container, with a comment for each thing that came from the declaration."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from headrace import __version__
+from headrace.declaration.model import Declaration
+from headrace.fleet.deploy.render.core.container_words import (
+    GATEWAY_MARGIN_S,
+    PROBE_FAILURES,
+    PROBE_INTERVAL_S,
+    PROBE_TIMEOUT_S,
+    about_gateway,
+    about_replica,
+    fetch_words,
+    gateway_health,
+    health_words,
+    published,
+    started_words,
+    weight_mounts,
+    whole_s,
+)
+from headrace.fleet.deploy.render.core.devices import without_visible
+from headrace.fleet.deploy.render.core.model import GatewayWorkload, OwnAddress, SecretVariable, Weights, Workload
+from headrace.fleet.deploy.render.core.object_names import object_name
+from headrace.fleet.deploy.render.core.rendering import POSTGRES_PASSWORD
+from headrace.fleet.deploy.render.docker.shell_words import (
+    Raw,
+    broken_at_flags,
+    command,
+    comment,
+    here_document,
+    quoted,
+)
+
+UNPRIVILEGED = (("--security-opt", "no-new-privileges"), ("--cap-drop", "ALL"))
+LOGS = (("--log-opt", "max-size=50m", "--log-opt", "max-file=5"),)
+GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runner:
+    """Writes the lines of one script."""
+
+    declaration: Declaration
+    gpus: Mapping[tuple[str, int], tuple[str, ...]]
+
+    @property
+    def _namespace(self) -> str:
+        return self.declaration.deployment.namespace
+
+    def network(self) -> Iterator[str]:
+        name = quoted(self._namespace)
+        yield f"docker network inspect {name} >/dev/null 2>&1 || docker network create {name} >/dev/null"
+
+    def fetch(self, weights: Weights) -> Iterator[str]:
+        """The weights, once, into the folder that engines see read-only."""
+        volume = self.declaration.deployment.models
+        yield from comment(
+            f"Weights of {weights.model} (models.{weights.model}.source): fetched once, resumed, checked."
+        )
+        yield f"mkdir -p {quoted(volume.host_dir)}"
+        image = self.declaration.deployment.gateway.image or f"headrace:{__version__}"
+        yield command(
+            [
+                ["docker", "run", "--rm"],
+                ["--name", f"{self._namespace}-fetch"],
+                ["--user", Raw('"$(id -u):$(id -g)"')],
+                ["--volume", f"{volume.host_dir}:{volume.mount_path}"],
+                ["--env", f"HEADRACE_CACHE_DIR={volume.mount_path}"],
+                ["--env", "HF_TOKEN", "--env", "HF_ENDPOINT"],
+                ["--entrypoint", fetch_words(weights)[0]],
+                [image, *fetch_words(weights)[1:]],
+            ]
+        )
+
+    def services(self) -> Iterator[str]:
+        """Redis and PostgreSQL, where they are declared."""
+        deployment = self.declaration.deployment
+        if deployment.postgres is not None:
+            yield ""
+            yield from comment("PostgreSQL for the ledger (deployment.postgres).")
+            yield f'export POSTGRES_PASSWORD="${POSTGRES_PASSWORD}"'
+            yield from self._service(
+                "postgres",
+                deployment.postgres.image,
+                ["--env", "POSTGRES_PASSWORD", "--env", "POSTGRES_USER=headrace", "--env", "POSTGRES_DB=headrace"],
+                ["--volume", f"{self._namespace}-postgres:/var/lib/postgresql"],
+                ["--health-cmd", "pg_isready --username headrace"],
+            )
+        if deployment.redis is not None:
+            yield ""
+            yield from comment("Redis for limits that gateways share (deployment.redis).")
+            yield from self._service(
+                "redis",
+                deployment.redis.image,
+                ["--volume", f"{self._namespace}-redis:/data"],
+                ["--health-cmd", "redis-cli ping"],
+            )
+
+    def _service(self, name: str, image: str, *options: list[str]) -> Iterator[str]:
+        container = f"{self._namespace}-{name}"
+        yield f"replace {quoted(container)} 30"
+        yield command(
+            [
+                *self._start(container, name, stop_s=30),
+                ["--security-opt", "no-new-privileges"],
+                *options,
+                ["--health-interval", f"{PROBE_INTERVAL_S}s"],
+                [image],
+            ]
+        )
+
+    def engine(self, workload: Workload, number: int) -> Iterator[str]:
+        """One replica."""
+        host = f"{object_name(workload.pool)}-{number}"
+        container = f"{self._namespace}-{host}"
+        stop_s = whole_s(workload.stop_s)
+        yield from comment(about_replica(workload, number, has_image=True))
+        for file in workload.files:
+            yield from here_document("files", PurePosixPath("launch") / workload.pool / file.name, file.text)
+        yield f"replace {quoted(container)} {stop_s}"
+        entry, arguments = started_words(workload)
+        yield command(
+            [
+                *self._start(container, host, stop_s=stop_s),
+                *self._devices(workload, number),
+                *self._rights(workload),
+                *([["--tmpfs", f"{path}:mode=1777"] for path in workload.scratch_dirs]),
+                *(
+                    ["--volume", f"{mount.host_path}:{mount.path}:ro"]
+                    for mount in weight_mounts(self.declaration, workload)
+                ),
+                *(
+                    ["--volume", Raw(f'"$files"/{quoted(f"launch/{workload.pool}/{file.name}:{file.path}:ro")}')]
+                    for file in workload.files
+                ),
+                *self._env(workload),
+                *_health(
+                    health_words(workload.http_port, workload.health.ready, workload.image.http_client),
+                    start_s=whole_s(workload.load_timeout_s),
+                ),
+                ["--entrypoint", entry[0]],
+                [workload.image.reference, *entry[1:]],
+                *broken_at_flags(arguments),
+            ]
+        )
+
+    def _start(self, container: str, host: str, *, stop_s: int) -> list[list[str]]:
+        return [
+            ["docker", "run", "--detach", "--init"],
+            ["--name", container],
+            ["--network", self._namespace, "--network-alias", host],
+            ["--restart", "unless-stopped"],
+            ["--stop-timeout", str(stop_s)],
+            *map(list, LOGS),
+        ]
+
+    def _devices(self, workload: Workload, number: int) -> Iterator[list[str]]:
+        if ids := self.gpus[workload.pool, number]:
+            yield ["--gpus", f'"device={",".join(ids)}"']
+            yield ["--ulimit", "memlock=-1", "--ulimit", "stack=67108864"]
+        if workload.shm_bytes is None:
+            yield ["--ipc", "host"]
+        else:
+            yield ["--shm-size", str(workload.shm_bytes)]
+
+    def _rights(self, workload: Workload) -> Iterator[list[str]]:
+        if workload.image.user is None:
+            yield ["--security-opt", "no-new-privileges"]
+            return
+        yield ["--user", workload.image.user]
+        yield from map(list, UNPRIVILEGED)
+
+    def _env(self, workload: Workload) -> Iterator[list[str]]:
+        env = without_visible(workload.env) if workload.gpus else workload.env
+        for one in env:
+            if isinstance(one.value, SecretVariable):
+                yield ["--env", Raw(f'{one.name}="${one.value.variable}"')]
+            elif not isinstance(one.value, OwnAddress):
+                yield ["--env", f"{one.name}={one.value}"]
+
+    def gateway(self, gateway: GatewayWorkload) -> Iterator[str]:
+        """The gateway, last: it sends requests to engines as they become ready."""
+        container, stop_s = f"{self._namespace}-gateway", whole_s(gateway.drain_s) + GATEWAY_MARGIN_S
+        yield from comment(f"{about_gateway(gateway)}\nimage: {gateway.image_origin}")
+        yield from here_document("files", PurePosixPath("headrace.yaml"), gateway.declaration_text)
+        yield f"replace {quoted(container)} {stop_s}"
+        yield command(
+            [
+                *self._start(container, "gateway", stop_s=stop_s),
+                ["--user", gateway.user],
+                *map(list, UNPRIVILEGED),
+                ["--read-only", "--tmpfs", "/tmp"],  # noqa: S108 # the container's own
+                ["--publish", published(self.declaration.gateway.listen)],
+                *([["--publish", published(self.declaration.gateway.control)]] if gateway.is_control_open else []),
+                ["--volume", f"{self._namespace}-state:{gateway.state_dir}"],
+                ["--volume", Raw('"$files"/headrace.yaml:/etc/headrace/headrace.yaml:ro')],
+                *(["--volume", f"{file.host_path}:{file.path}:ro"] for file in gateway.secret_files),
+                ["--env", f"HEADRACE_STATE_DIR={gateway.state_dir}"],
+                *(["--env", name] for name in gateway.secret_variables),
+                *_health(gateway_health(gateway), start_s=60),
+                ["--entrypoint", "headrace"],
+                [gateway.image, "up", "--config", "/etc/headrace/headrace.yaml"],
+            ]
+        )
+
+
+def _health(words: tuple[str, ...], *, start_s: int) -> list[list[str]]:
+    return [
+        ["--health-cmd", " ".join(map(quoted, words))],
+        ["--health-interval", f"{PROBE_INTERVAL_S}s", "--health-timeout", f"{PROBE_TIMEOUT_S + 1}s"],
+        ["--health-start-period", f"{start_s}s", "--health-retries", str(PROBE_FAILURES)],
+    ]

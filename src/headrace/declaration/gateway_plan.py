@@ -8,6 +8,7 @@ import msgspec
 
 from headrace.declaration.identity_plan import IdentityPlan, compile_identity
 from headrace.declaration.model import Declaration, Pool
+from headrace.declaration.queue_plan import QueuePlan, compile_queue_plan
 from headrace.declaration.tenancy_plan import TenancyPlan, compile_tenancy_plan
 
 
@@ -54,6 +55,7 @@ class PoolPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What holds output to constraints, where the pool declares it; engines that need none have their own."""
     isolates_tenants: bool = False
     """Each tenant has a part of the engines' prefix caches to itself."""
+    queue: QueuePlan = QueuePlan()
     region: str | None = None
     prefill_tokens_per_s: float | None = None
     """Of one replica, all requests together, where it is declared."""
@@ -176,6 +178,7 @@ def _pool_plan(name: str, pool: Pool, endpoints: tuple[EndpointAddress, ...]) ->
         eject_s=pool.probe.eject_s,
         structured_output_backend=_structured_output_backend(pool),
         isolates_tenants=pool.options.prefix_cache.tenant_isolation,
+        queue=compile_queue_plan(pool),
         region=pool.region,
         prefill_tokens_per_s=pool.rates.prefill_tokens_per_s,
         decode_tokens_per_s=pool.rates.decode_tokens_per_s,

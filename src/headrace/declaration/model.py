@@ -13,6 +13,7 @@ from headrace.declaration.identity_section import IdentitySection
 from headrace.declaration.kubernetes_sections import KubernetesPool
 from headrace.declaration.limits import GatewayLimits
 from headrace.declaration.prices import PoolRates, Prices
+from headrace.declaration.queue_section import Queue
 from headrace.declaration.shape import AS_ABOVE, HIDDEN, PATH, RESTART, SECRET, Name, Section
 from headrace.declaration.tenant_sections import Organisation, Quota, TenantSection
 from headrace.domain.endpoint import EngineKind
@@ -260,6 +261,7 @@ class Pool(EngineOptions):
         default=20.0, gt=0, le=3600, description="Drain bound of a replica; then its process group is killed."
     )
     probe: Probe = Field(default=Probe(), description="Probes and ejection.")
+    queue: Queue = Field(default=Queue(), description="How requests wait for it in the gateway.")
     container: Container = Field(default=Container(), description="Of each replica, for `headrace render`.")
     placement: Placement = Field(default=Placement(), description="Nodes and replicas, for `headrace render`.")
     kubernetes: KubernetesPool = Field(default=KubernetesPool(), description="For `headrace render kubernetes`.")

@@ -46,15 +46,24 @@ Chooser = Callable[[float, SimulatedRequest], int]
 """Picks the engine for a request that arrives now. It may ask `VirtualFleet.load`."""
 EndListener = Callable[[float, RequestRecord], Iterable[Arrival]]
 """Hears of each end and may answer with later arrivals: the next turn of a conversation, a closed loop."""
+FirstListener = Callable[[RequestRecord], None]
+"""Hears of each first token when the step that brings it begins: `first_token_at_s` is still to come."""
 
 
 class VirtualFleet:
     """Runs engines over arrivals. Memory: one record a request, kept only while the request lives."""
 
-    def __init__(self, engines: Sequence[SimulatedEngine], choose: Chooser, on_end: EndListener | None = None) -> None:
+    def __init__(
+        self,
+        engines: Sequence[SimulatedEngine],
+        choose: Chooser,
+        on_end: EndListener | None = None,
+        on_first: FirstListener | None = None,
+    ) -> None:
         self.engines = engines
         self._choose = choose
         self._on_end = on_end
+        self._on_first = on_first
         self._live: dict[str, RequestRecord] = {}
         self._events: list[tuple[float, int, int]] = []
         """When an engine is free again, which, and the version of that plan: a cut stretch makes its event stale."""
@@ -163,6 +172,8 @@ class VirtualFleet:
             record.first_token_at_s = ends_at_s
             record.admitted_at_s = first.admitted_at_s
             record.cached_tokens = first.cached_tokens
+            if self._on_first is not None:
+                self._on_first(record)
         return [self._end(ended, ends_at_s) for ended in step.ended]
 
     def _end(self, ended: Ended, at_s: float) -> RequestRecord:

@@ -1,1 +1,1 @@
-"""Pure decisions of routing: no clock, no sockets."""
+"""The decision, pure: prompts as chains of hashes, who holds them, learned speeds, costs, the pick."""

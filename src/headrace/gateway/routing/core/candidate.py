@@ -1,0 +1,219 @@
+"""One endpoint as routing knows it: what was sent there and has not come back, and what was learned of its speed.
+
+Pure numbers, in tokens and seconds; `now_mono_s` comes in as an argument, so that the same code runs in virtual time.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from zlib import crc32
+
+from headrace.gateway.routing.core.chain import PromptChain
+from headrace.gateway.routing.core.learning import LineEstimate
+from headrace.gateway.routing.core.prefix_index import PrefixIndex, Shelf
+
+FIRST_GUESS_FIXED_S = 0.03
+FIRST_GUESS_S_PER_TOKEN = 1e-4
+FIRST_GUESS_TPOT_S = 0.02
+FIRST_GUESS_TPOT_PER_SEQUENCE_S = 2e-4
+"""What an endpoint is taken for until it has answered a few times: 10,000 prompt tokens a second, 50 tokens a second
+in a stream. Chosen; alike for all, so that they favour nobody."""
+ATTENTION_TOKENS = 32_768.0
+"""Context at which attention costs a prompt token as much as all the rest of the model does. Source: 2 x parameters /
+(4 x heads x head size x layers): 31,000 for Llama 3.1 8B, 35,000 for Qwen2.5 7B, 53,000 for Llama 3.1 70B; windowed and
+latent attention cost less. Without it the prefill of 100,000 tokens would be guessed at a third of what it takes."""
+TRUST_STEP = 0.1
+"""How fast a measured share of cached tokens moves what is expected. Chosen: ten answers."""
+LEAST_TRUST = 0.02
+
+
+def prefill_work(uncached_tokens: float, input_tokens: float) -> float:
+    """What computing the last `uncached_tokens` of a prompt costs, in tokens of a short prompt."""
+    return uncached_tokens * (1.0 + (input_tokens - 0.5 * uncached_tokens) / ATTENTION_TOKENS)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Claim:
+    """One attempt at one endpoint, from the pick to its end."""
+
+    candidate: "Candidate"
+    chain: PromptChain | None
+    input_tokens: float
+    work_tokens: float
+    """What its prompt costs there, as predicted (`prefill_work`)."""
+    expected_cached_tokens: float
+    """What the index says it need not compute, before trust."""
+    ahead_tokens: float
+    """Work that was to be done there before it."""
+    running_before: int
+    claimed_mono_s: float
+    added: list[int]
+    """Blocks that the index learned from it; taken back if it never gets a token."""
+    first_token_mono_s: float | None = None
+    """None where it has not come, or was not seen."""
+    is_generating: bool = False
+    """Its prompt is computed, as far as is known."""
+    is_over: bool = False
+
+
+class Candidate:
+    """Changes with every claim, first token and end. Not for use by several threads at once."""
+
+    __slots__ = (
+        "bit",
+        "claims",
+        "endpoint_id",
+        "foreign",
+        "head_mono_s",
+        "hit_tokens",
+        "in_flight",
+        "input_tokens",
+        "prefill_tokens",
+        "running",
+        "seed",
+        "shelf",
+        "tpot",
+        "trust",
+        "ttft",
+        "unseen",
+    )
+
+    def __init__(self, endpoint_id: str, shelf: Shelf) -> None:
+        self.endpoint_id = endpoint_id
+        self.shelf = shelf
+        self.bit = shelf.bit
+        self.seed = crc32(endpoint_id.encode()) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
+        """The same in every worker: mixed with a block's name it ranks the endpoints for that block."""
+        self.ttft = LineEstimate(fixed=FIRST_GUESS_FIXED_S, slope=FIRST_GUESS_S_PER_TOKEN, scale=1000.0)
+        """Seconds to the first token by work to do, what is queued ahead included."""
+        self.tpot = LineEstimate(fixed=FIRST_GUESS_TPOT_S, slope=FIRST_GUESS_TPOT_PER_SEQUENCE_S, scale=10.0)
+        """Seconds a token by sequences that run at once."""
+        self.trust = 1.0
+        """What is found cached, as a share of what the index says; learned from answers that tell."""
+        self.in_flight = 0
+        self.foreign = 0
+        """Requests there that others sent, as the engine's own numbers tell while they are fresh."""
+        self.prefill_tokens = 0.0
+        """Of claims whose first token has not come: the work of their prompts, in tokens of short ones."""
+        self.running = 0
+        """Claims whose first token has come."""
+        self.head_mono_s = 0.0
+        """Since when the endpoint works on the oldest of those prompts."""
+        self.unseen: deque[tuple[float, Claim]] = deque()
+        """Claims whose first token will not be seen, as the answer comes whole: when it is taken to come."""
+        self.claims = 0
+        self.input_tokens = 0
+        self.hit_tokens = 0
+        """Of all answers that told: their input tokens, and those that were cached."""
+
+    def ahead_tokens(self, now_mono_s: float) -> float:
+        """Work still to be done before a new one gets its turn: what is queued, less what was surely
+        done since the last first token."""
+        if self.unseen:
+            self._pass_unseen(now_mono_s)
+        queued = self.prefill_tokens
+        if queued <= 0.0:
+            return 0.0
+        done = (now_mono_s - self.head_mono_s) / self.ttft.slope
+        return max(0.0, queued - done) if done < 0.5 * queued else 0.5 * queued
+
+    def claim(
+        self,
+        index: PrefixIndex,
+        chain: PromptChain | None,
+        *,
+        input_tokens: float,
+        held_tokens: float,
+        now_mono_s: float,
+        shows_first_token: bool = True,
+    ) -> Claim:
+        """An attempt is sent here, of whose prompt `held_tokens` are believed to be cached."""
+        uncached = max(1.0, input_tokens - held_tokens * self.trust)
+        work = prefill_work(uncached, input_tokens)
+        claim = Claim(
+            candidate=self,
+            chain=chain,
+            input_tokens=input_tokens,
+            work_tokens=work,
+            expected_cached_tokens=held_tokens,
+            ahead_tokens=self.ahead_tokens(now_mono_s),
+            running_before=self.running,
+            claimed_mono_s=now_mono_s,
+            added=index.place(self.shelf, chain) if chain is not None and chain.names else [],
+        )
+        if self.prefill_tokens <= 0.0:
+            self.head_mono_s = now_mono_s
+        self.prefill_tokens += work
+        self.in_flight += 1
+        self.claims += 1
+        if not shows_first_token:
+            self.unseen.append((now_mono_s + self.ttft.predict(claim.ahead_tokens + work), claim))
+        return claim
+
+    def first_token(self, claim: Claim, now_mono_s: float) -> None:
+        """Its prompt is computed: now it generates."""
+        if claim.is_generating or claim.is_over:
+            return
+        claim.is_generating = True
+        claim.first_token_mono_s = now_mono_s
+        self._leave_prefill(claim, now_mono_s)
+        self.running += 1
+        self.ttft.observe(claim.ahead_tokens + claim.work_tokens, now_mono_s - claim.claimed_mono_s)
+
+    def end(
+        self,
+        claim: Claim,
+        index: PrefixIndex,
+        now_mono_s: float,
+        *,
+        is_answered: bool,
+        input_tokens: int | None = None,
+        cached_tokens: int | None = None,
+        output_tokens: int | None = None,
+        size_per_token: float = 1.0,
+    ) -> None:
+        """It is over, whole or not. Numbers that the engine did not tell are None."""
+        if claim.is_over:
+            return
+        claim.is_over = True
+        self.in_flight -= 1
+        first_mono_s = claim.first_token_mono_s
+        if not claim.is_generating:
+            self._leave_prefill(claim, now_mono_s)
+        else:
+            self.running -= 1
+            if first_mono_s is not None and is_answered and output_tokens is not None and output_tokens > 1:
+                beside = (claim.running_before + self.running) / 2 + 1
+                self.tpot.observe(beside, (now_mono_s - first_mono_s) / (output_tokens - 1))
+        if not claim.is_generating and not is_answered:
+            if claim.added:
+                index.take_back(self.shelf, claim.added)
+            return
+        if output_tokens:
+            index.age(self.shelf, round(output_tokens * size_per_token))
+        if input_tokens is not None and cached_tokens is not None:
+            self._learn_hits(claim, input_tokens, cached_tokens)
+
+    def _pass_unseen(self, now_mono_s: float) -> None:
+        unseen = self.unseen
+        while unseen and (unseen[0][0] <= now_mono_s or unseen[0][1].is_over):
+            at_mono_s, claim = unseen.popleft()
+            if not claim.is_over:
+                claim.is_generating = True
+                self._leave_prefill(claim, at_mono_s)
+                self.running += 1
+
+    def _leave_prefill(self, claim: Claim, now_mono_s: float) -> None:
+        left = self.prefill_tokens - claim.work_tokens
+        self.prefill_tokens = left if left > 0.5 else 0.0
+        self.head_mono_s = now_mono_s
+
+    def _learn_hits(self, claim: Claim, input_tokens: int, cached_tokens: int) -> None:
+        self.input_tokens += input_tokens
+        self.hit_tokens += cached_tokens
+        expected = claim.expected_cached_tokens
+        if expected > 0.0 and claim.input_tokens > 0.0:
+            measured = min(1.0, cached_tokens / expected * claim.input_tokens / max(1, input_tokens))
+            self.trust = max(LEAST_TRUST, self.trust + TRUST_STEP * (measured - self.trust))
+
+    def __repr__(self) -> str:
+        return f"Candidate({self.endpoint_id}, in_flight={self.in_flight}, prefill={self.prefill_tokens:.0f} tokens)"

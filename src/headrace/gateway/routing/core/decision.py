@@ -1,0 +1,215 @@
+"""The choice: sample where the fleet is large, hold back what is overloaded, add up costs, take the lowest.
+
+Costs are seconds, lower is better, and add up: time until this request has its first token, time that it takes from the
+fleet, time that it takes from those who generate there. (Not scores from 0 to 1: a second of waiting must weigh the
+same whatever the others cost.)
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from headrace.domain.request import RequestClass
+from headrace.gateway.routing.core.candidate import Candidate, prefill_work
+from headrace.gateway.routing.core.chain import PromptChain
+from headrace.gateway.routing.core.prefix_index import NO_MATCHES, Matches, PrefixIndex
+
+MASK = 0xFFFFFFFFFFFFFFFF
+MIX = 0xD6E8FEB86659FD93
+"""An odd 64-bit constant: multiplying by it spreads low bits into high ones."""
+HOLDERS_SAMPLED = 4
+OTHERS_SAMPLED = 4
+"""Of a fleet above `sample_above`: endpoints that hold most of the prompt, and others. Two would do (the power of two
+choices); four cost little more."""
+NEAR_RATIO = 0.05
+NEAR_S = 0.002
+"""Costs this close are equal: what differs is noise of the estimates."""
+BRAKE_SLACK = 2.0
+"""Requests above the mean that never count as overload: with one or two in flight a ratio says nothing."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Ask:
+    """What is to be known of a request to place it."""
+
+    input_tokens: float
+    output_tokens: float
+    """Expected."""
+    request_class: RequestClass
+    chain: PromptChain | None = None
+    session: str | None = None
+    turn: int = 0
+    """Grows by one with each decision: rotates among equals."""
+    now_mono_s: float = 0.0
+
+
+@dataclass(slots=True, kw_only=True)
+class View:
+    """One decision's numbers, each list in the order of the candidates."""
+
+    ask: Ask
+    candidates: Sequence[Candidate]
+    ahead_tokens: list[float]
+    uncached_tokens: list[float]
+    work_tokens: list[float]
+    """What computing them costs, in tokens of a short prompt."""
+
+
+class Scorer(Protocol):
+    """Gives each candidate a cost. Pure."""
+
+    kind: str
+
+    def costs(self, view: View) -> list[float]:
+        """Seconds, lower is better, in the order of the candidates."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weighted:
+    """A scorer, and what a second of it counts for each class of requests."""
+
+    scorer: Scorer
+    weight: float
+    offline_weight: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """How one model's requests are placed."""
+
+    scorers: tuple[Weighted, ...]
+    brake_ratio: float | None = 1.5
+    """Requests in flight at one endpoint, as a share of the mean, above which it gets no more."""
+    sample_above: int = 64
+    uses_prefixes: bool = True
+
+
+@dataclass(slots=True, kw_only=True)
+class Decision:
+    """What was picked, and why."""
+
+    picked: Candidate
+    held_tokens: float
+    """Of the prompt's tokens, those that the index believes to be cached there."""
+    view: View | None = None
+    braked: list[Candidate] = field(default_factory=list[Candidate])
+    parts: Mapping[str, list[float]] = field(default_factory=dict[str, list[float]])
+    """Weighted seconds by scorer, in the view's order."""
+    totals: list[float] = field(default_factory=list[float])
+    unsampled: int = 0
+
+
+def decide(
+    ask: Ask, candidates: Sequence[Candidate], policy: Policy, index: PrefixIndex, *, explains: bool = False
+) -> Decision:
+    """Pick one of `candidates` (at least one)."""
+    chain = ask.chain
+    matches = NO_MATCHES
+    if chain is not None and chain.names and policy.uses_prefixes:
+        among = 0
+        for candidate in candidates:
+            among |= candidate.bit
+        matches = index.match(chain, among)
+    looked_at = candidates if len(candidates) <= policy.sample_above else _sample(ask, candidates, matches)
+    kept = looked_at if policy.brake_ratio is None else _below_brake(looked_at, candidates, policy.brake_ratio)
+    view = _view(ask, kept, matches)
+    totals, parts = _cost(view, policy, explains=explains)
+    place = _lowest(view, totals, matches)
+    picked = kept[place]
+    decision = Decision(picked=picked, held_tokens=_held_tokens(ask, matches.held.get(picked.bit, 0)))
+    if explains:
+        decision.view, decision.parts, decision.totals = view, parts, totals
+        decision.braked = [candidate for candidate in looked_at if candidate not in kept]
+        decision.unsampled = len(candidates) - len(looked_at)
+    return decision
+
+
+def _view(ask: Ask, candidates: Sequence[Candidate], matches: Matches) -> View:
+    now_mono_s, tokens = ask.now_mono_s, ask.input_tokens
+    held = matches.held
+    if held and ask.chain is not None:
+        per_unit = tokens / max(1, ask.chain.length)
+        uncached = [
+            tokens - min(tokens - 1.0, held.get(candidate.bit, 0) * per_unit * candidate.trust)
+            for candidate in candidates
+        ]
+    else:
+        uncached = [tokens] * len(candidates)
+    ahead = [candidate.ahead_tokens(now_mono_s) if candidate.prefill_tokens else 0.0 for candidate in candidates]
+    work = [prefill_work(left, tokens) for left in uncached]
+    return View(ask=ask, candidates=candidates, ahead_tokens=ahead, uncached_tokens=uncached, work_tokens=work)
+
+
+def _cost(view: View, policy: Policy, *, explains: bool) -> tuple[list[float], dict[str, list[float]]]:
+    is_offline = view.ask.request_class is RequestClass.OFFLINE
+    totals: list[float] = []
+    parts: dict[str, list[float]] = {}
+    for weighted in policy.scorers:
+        weight = weighted.offline_weight if is_offline else weighted.weight
+        costs = weighted.scorer.costs(view)
+        if totals:
+            totals = [total + weight * cost for total, cost in zip(totals, costs, strict=True)]
+        else:
+            totals = [weight * cost for cost in costs]
+        if explains:
+            parts[weighted.scorer.kind] = [weight * cost for cost in costs]
+    return totals or [0.0] * len(view.candidates), parts
+
+
+def _lowest(view: View, totals: list[float], matches: Matches) -> int:
+    """Return the place of the lowest cost. Among nearly equal ones workers that have learned nothing yet agree by the
+    first block that nobody holds; prompts too short to have blocks take turns."""
+    count = len(totals)
+    if count == 1:
+        return 0
+    lowest = min(totals)
+    bound = lowest + max(NEAR_S, abs(lowest) * NEAR_RATIO)
+    near = [place for place in range(count) if totals[place] <= bound]
+    if len(near) == 1:
+        return near[0]
+    name = matches.fresh_name
+    if name:
+        candidates = view.candidates
+        return max(near, key=lambda place: ((candidates[place].seed ^ name) * MIX) & MASK)
+    fewest = min(view.candidates[place].in_flight for place in near)
+    near = [place for place in near if view.candidates[place].in_flight == fewest]
+    return near[view.ask.turn % len(near)]
+
+
+def _below_brake(looked_at: Sequence[Candidate], fleet: Sequence[Candidate], ratio: float) -> Sequence[Candidate]:
+    """Leave out what has far more in flight than the mean of the fleet (of what is looked at, where that is a sample:
+    adding up a large fleet costs more than it tells)."""
+    loads = [candidate.in_flight + candidate.foreign for candidate in looked_at]
+    mean = sum(loads) / len(loads)
+    bound = max(mean * ratio, mean + BRAKE_SLACK) if len(looked_at) == len(fleet) else (mean + 1.0) * ratio * 1.5
+    if max(loads) <= bound:
+        return looked_at
+    return [candidate for candidate, load in zip(looked_at, loads, strict=True) if load <= bound]
+
+
+def _sample(ask: Ask, candidates: Sequence[Candidate], matches: Matches) -> list[Candidate]:
+    """Those that hold most of the prompt, and others by chance; chance comes from the prompt's name, on which all
+    workers agree, or from the turn."""
+    count = len(candidates)
+    sampled: dict[int, Candidate] = {}
+    if matches.deepest:
+        deepest = matches.deepest
+        start = ask.turn % count
+        for offset in range(count):
+            candidate = candidates[(start + offset) % count]
+            if candidate.bit & deepest:
+                sampled[candidate.bit] = candidate
+                if len(sampled) >= HOLDERS_SAMPLED:
+                    break
+    number = matches.fresh_name or ((ask.turn + 1) * MIX & MASK)
+    for turn in range(OTHERS_SAMPLED):
+        candidate = candidates[(number >> 8) % count]
+        sampled[candidate.bit] = candidate
+        number = (number ^ (ask.turn if turn else 0)) * MIX + 1 & MASK
+    return list(sampled.values())
+
+
+def _held_tokens(ask: Ask, held: int) -> float:
+    chain = ask.chain
+    return held * ask.input_tokens / max(1, chain.length) if held and chain is not None else 0.0

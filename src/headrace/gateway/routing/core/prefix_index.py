@@ -1,0 +1,162 @@
+"""Which endpoint holds the KV of which prompt beginnings, as far as can be told from what it was sent.
+
+One map from block to a set of endpoints (bits of a number), walked once a request; and for each endpoint its blocks in
+the order in which the engine would evict them, bounded by what its KV memory holds.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from headrace.gateway.routing.core.chain import PromptChain
+
+
+@dataclass(slots=True, eq=False)
+class Shelf:
+    """What one endpoint is believed to hold; blocks by their last use, oldest first."""
+
+    bit: int
+    capacity: float
+    """In the chain's unit."""
+    max_blocks: int
+    sizes: OrderedDict[int, int] = field(default_factory=OrderedDict[int, int])
+    held: int = 0
+
+    def __repr__(self) -> str:
+        return f"Shelf(bit {self.bit.bit_length() - 1}, {len(self.sizes)} blocks, {self.held}/{self.capacity:.0f})"
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """What the candidates hold of one prompt."""
+
+    held: dict[int, int]
+    """By the endpoint's bit, how much of the prompt's beginning; those that hold nothing are left out."""
+    deepest: int
+    """Bits of those that hold most."""
+    fresh_name: int
+    """The first block that no candidate holds: what workers that know nothing yet can agree by; 0 where there is
+    none."""
+
+
+NO_MATCHES = Matches({}, 0, 0)
+
+
+class PrefixIndex:
+    """Not for use by several threads at once."""
+
+    def __init__(self) -> None:
+        self._holders: dict[int, int] = {}
+        self._free: list[int] = []
+        self._next_bit = 1
+        self._retired: list[Shelf] = []
+        self._serial = 0
+
+    def __len__(self) -> int:
+        return len(self._holders)
+
+    def new_shelf(self, *, capacity: float, max_blocks: int) -> Shelf:
+        """Begin to follow an endpoint, which holds nothing."""
+        if self._free:
+            bit = self._free.pop()
+        else:
+            bit = self._next_bit
+            self._next_bit <<= 1
+        return Shelf(bit, capacity, max_blocks)
+
+    def retire(self, shelf: Shelf) -> None:
+        """The endpoint has restarted or is gone. Its blocks are taken out bit by bit by `sweep`; its number is not
+        used again before that."""
+        self._retired.append(shelf)
+
+    def sweep(self, blocks: int) -> None:
+        """Take at most so many blocks of retired shelves out."""
+        while self._retired and blocks > 0:
+            shelf = self._retired[-1]
+            while shelf.sizes and blocks > 0:
+                self._drop(shelf, shelf.sizes.popitem()[0])
+                blocks -= 1
+            if not shelf.sizes:
+                self._free.append(self._retired.pop().bit)
+
+    def match(self, chain: PromptChain, among: int) -> Matches:
+        """Walk the prompt from its beginning for as long as any endpoint of `among` (bits) holds it."""
+        holders, ends = self._holders, chain.ends
+        held: dict[int, int] = {}
+        alive, deepest, depth, fresh_name = among, 0, 0, 0
+        for name in chain.names:
+            still = holders.get(name, 0) & alive
+            if still != alive:
+                if depth:
+                    for bit in _bits(alive ^ still):
+                        held[bit] = ends[depth - 1]
+                if not still:
+                    fresh_name = name
+                    break
+                alive = still
+            depth += 1
+        if depth:
+            deepest = alive
+            for bit in _bits(alive):
+                held[bit] = ends[depth - 1]
+        return Matches(held, deepest, fresh_name)
+
+    def place(self, shelf: Shelf, chain: PromptChain) -> list[int]:
+        """The endpoint is sent this prompt: it will hold all of it. Returns the names that are new there.
+
+        From the end to the beginning, so that ends are evicted first, as engines do.
+        """
+        sizes, holders, ends, bit = shelf.sizes, self._holders, chain.ends, shelf.bit
+        added: list[int] = []
+        for place in range(len(chain.names) - 1, -1, -1):
+            name = chain.names[place]
+            if name in sizes:
+                sizes.move_to_end(name)
+                continue
+            size = ends[place] - ends[place - 1] if place else ends[0]
+            sizes[name] = size
+            shelf.held += size
+            holders[name] = holders.get(name, 0) | bit
+            added.append(name)
+        if shelf.held > shelf.capacity or len(sizes) > shelf.max_blocks:
+            self.shrink(shelf)
+        return added
+
+    def age(self, shelf: Shelf, size: int) -> None:
+        """The endpoint has generated so much: its KV takes room, though nothing here can name it."""
+        self._serial -= 1
+        shelf.sizes[self._serial] = size
+        shelf.held += size
+        if shelf.held > shelf.capacity:
+            self.shrink(shelf)
+
+    def take_back(self, shelf: Shelf, names: list[int]) -> None:
+        """What was placed was never computed."""
+        for name in names:
+            size = shelf.sizes.pop(name, None)
+            if size is not None:
+                shelf.held -= size
+                self._drop(shelf, name)
+
+    def shrink(self, shelf: Shelf) -> None:
+        """Evict the oldest until the rest fits."""
+        sizes = shelf.sizes
+        while sizes and (shelf.held > shelf.capacity or len(sizes) > shelf.max_blocks):
+            name, size = sizes.popitem(last=False)
+            shelf.held -= size
+            self._drop(shelf, name)
+
+    def _drop(self, shelf: Shelf, name: int) -> None:
+        holders = self._holders
+        left = holders.get(name, 0) & ~shelf.bit
+        if left:
+            holders[name] = left
+        else:
+            holders.pop(name, None)
+
+
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        bit = mask & -mask
+        yield bit
+        mask ^= bit

@@ -198,7 +198,7 @@ class Worker:
         self._sweeper.add(self._directory.sweep)
         self._sweeper.start()
         self._background = [
-            spawn(Prober(self._directory, self._loop).run(), "prober"),
+            spawn(Prober(self._directory).run(), "prober"),
             spawn(DnsDiscovery(self._directory, self._loop).run(), "discovery"),
         ]
 

@@ -6,16 +6,13 @@ A probe that times out means *busy* while the endpoint makes progress for others
 import asyncio
 from time import monotonic
 
-import structlog
-
 from headrace.engines.contract import ProbeReply, ProbeVerdict
 from headrace.gateway.endpoints.connection_reasons import explain
 from headrace.gateway.endpoints.directory import EndpointDirectory
 from headrace.gateway.endpoints.endpoint import Endpoint
-from headrace.gateway.http.engine_connection import LossReason
+from headrace.gateway.endpoints.questions import ask
 from headrace.gateway.tasks import spawn
 
-log = structlog.get_logger("headrace.gateway")
 RECONCILE_S = 0.2
 """How soon a new endpoint gets its first probe, and a removed one loses its task. Chosen."""
 RECOVERY_S = 0.5
@@ -26,41 +23,11 @@ BODY_BYTES = 65536
 """Probe bodies are small; more is cut off."""
 
 
-class ProbeAnswer:
-    """Collects the reply to one probe."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.reply: asyncio.Future[ProbeReply] = loop.create_future()
-        self._status = 0
-        self._body = b""
-
-    def answer_begun(self, status: int, headers: dict[bytes, bytes]) -> None:
-        self._status = status
-
-    def answer_bytes(self, data: bytes) -> None:
-        self._body = (self._body + data)[:BODY_BYTES]
-
-    def answer_complete(self) -> None:
-        self._settle(ProbeReply(status=self._status, body=self._body))
-
-    def answer_lost(self, reason: LossReason, detail: str) -> None:
-        self._settle(ProbeReply(status=None, is_refused=reason is LossReason.CONNECT, detail=detail))
-
-    def crashed(self, bug: Exception) -> None:
-        log.error("internal bug in a probe", error=repr(bug), exc_info=bug)
-        self._settle(ProbeReply(status=None, detail="a fault of headrace itself; its log has the traceback"))
-
-    def _settle(self, reply: ProbeReply) -> None:
-        if not self.reply.done():
-            self.reply.set_result(reply)
-
-
 class Prober:
     """Keeps one probing task per endpoint of the directory."""
 
-    def __init__(self, directory: EndpointDirectory, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, directory: EndpointDirectory) -> None:
         self._directory = directory
-        self._loop = loop
         self._tasks: dict[Endpoint, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
@@ -101,20 +68,8 @@ class Prober:
 
     async def ask(self, endpoint: Endpoint) -> ProbeReply:
         """Send one probe and wait for its reply, at most `probe.timeout_s`."""
-        answer = ProbeAnswer(self._loop)
-        path = endpoint.heads.prefix + endpoint.driver.ready_path.encode("ascii")
-        head = b"GET %b HTTP/1.1\r\n%b\r\n" % (path, endpoint.heads.lines)
-        # Never on a pooled connection: one that went stale would be taken for a dead engine.
-        sending = endpoint.connections.send(head, b"", answer, fresh=True)
-        try:
-            async with asyncio.timeout(endpoint.plan.probe_timeout_s):
-                return await answer.reply
-        except TimeoutError:
-            sending.cancel()
-            return ProbeReply(status=None, is_timeout=True)
-        except asyncio.CancelledError:
-            sending.cancel()
-            raise
+        plan = endpoint.plan
+        return await ask(endpoint, endpoint.driver.ready_path, timeout_s=plan.probe_timeout_s, body_bytes=BODY_BYTES)
 
     def _judge(self, endpoint: Endpoint, reply: ProbeReply, timeouts: int) -> None:
         endpoint.nobody_listens = reply.is_refused

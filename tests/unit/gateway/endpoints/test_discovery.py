@@ -13,7 +13,7 @@ from tests.harness.scripted_engine import ScriptedEngine, Seen, completion, whol
 from headrace.declaration.gateway_plan import EndpointAddress, GatewayPlan, compile_gateway_plan
 from headrace.gateway.endpoints.directory import EndpointDirectory
 from headrace.gateway.endpoints.discovery import DnsDiscovery
-from headrace.gateway.endpoints.prober import ProbeAnswer
+from headrace.gateway.endpoints.questions import QuestionAnswer
 from headrace.gateway.tasks import spawn
 
 
@@ -74,7 +74,7 @@ async def test_all_addresses_are_endpoints_and_a_vanished_one_finishes_its_work(
         async with ScriptedEngine(host="127.0.0.3", port=first.port) as second:
             async with discovering(plan_for(f"http://engines.internal:{first.port}"), names) as directory:
                 await until(lambda: ips(directory) == ["127.0.0.2", "127.0.0.3"])
-                answers = [ProbeAnswer(asyncio.get_running_loop()) for _ in range(2)]
+                answers = [QuestionAnswer(asyncio.get_running_loop(), 1024) for _ in range(2)]
                 body = b'{"x":"script:wait"}'
                 for endpoint, answer in zip(directory.of_pool("p"), answers, strict=True):
                     head = b"POST / HTTP/1.1\r\ncontent-length: %d\r\n%b\r\n" % (len(body), endpoint.heads.lines)

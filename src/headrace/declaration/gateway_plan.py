@@ -9,6 +9,7 @@ import msgspec
 from headrace.declaration.identity_plan import IdentityPlan, compile_identity
 from headrace.declaration.model import Declaration, Pool
 from headrace.declaration.queue_plan import QueuePlan, compile_queue_plan
+from headrace.declaration.routing_plan import AcceptsPlan, RoutingPlan, compile_accepts, compile_routing
 from headrace.declaration.tenancy_plan import TenancyPlan, compile_tenancy_plan
 
 
@@ -56,6 +57,8 @@ class PoolPlan(msgspec.Struct, frozen=True, kw_only=True):
     isolates_tenants: bool = False
     """Each tenant has a part of the engines' prefix caches to itself."""
     queue: QueuePlan = QueuePlan()
+    accepts: AcceptsPlan | None = None
+    """None: everything."""
     region: str | None = None
     prefill_tokens_per_s: float | None = None
     """Of one replica, all requests together, where it is declared."""
@@ -111,6 +114,8 @@ class GatewayPlan(msgspec.Struct, frozen=True, kw_only=True):
     buffer_records: int
     segment_bytes: int
     journal_bytes: int
+    routing: dict[str, RoutingPlan] = {}
+    """By model."""
     identity: IdentityPlan = IdentityPlan()
     """Who may call besides the holders of keys."""
 
@@ -147,6 +152,7 @@ def compile_gateway_plan(
         buffer_records=ledger.buffer_records,
         segment_bytes=ledger.segment_bytes,
         journal_bytes=ledger.journal_bytes,
+        routing=compile_routing(declaration),
         identity=compile_identity(declaration.identity),
     )
 
@@ -179,6 +185,7 @@ def _pool_plan(name: str, pool: Pool, endpoints: tuple[EndpointAddress, ...]) ->
         structured_output_backend=_structured_output_backend(pool),
         isolates_tenants=pool.options.prefix_cache.tenant_isolation,
         queue=compile_queue_plan(pool),
+        accepts=compile_accepts(pool),
         region=pool.region,
         prefill_tokens_per_s=pool.rates.prefill_tokens_per_s,
         decode_tokens_per_s=pool.rates.decode_tokens_per_s,

@@ -14,6 +14,7 @@ from headrace.declaration.kubernetes_sections import KubernetesPool
 from headrace.declaration.limits import GatewayLimits
 from headrace.declaration.prices import PoolRates, Prices
 from headrace.declaration.queue_section import Queue
+from headrace.declaration.routing_section import Accepts, Routing
 from headrace.declaration.shape import AS_ABOVE, HIDDEN, PATH, RESTART, SECRET, Name, Section
 from headrace.declaration.tenant_sections import Organisation, Quota, TenantSection
 from headrace.domain.endpoint import EngineKind
@@ -135,6 +136,7 @@ class Model(Section):
     per_engine: dict[EngineKind, ModelForm] = Field(
         default={}, description="The same weights in the form that one engine reads, by engine (GGUF for llamacpp)."
     )
+    routing: Routing = Field(default=Routing(), description="Which endpoint answers which request.")
 
     def for_engine(self, engine: EngineKind) -> "Model":
         """Return the model as `engine` reads it: the source of its form, where it has one."""
@@ -262,6 +264,7 @@ class Pool(EngineOptions):
     )
     probe: Probe = Field(default=Probe(), description="Probes and ejection.")
     queue: Queue = Field(default=Queue(), description="How requests wait for it in the gateway.")
+    accepts: Accepts = Field(default=Accepts(), description="Which requests it takes.")
     container: Container = Field(default=Container(), description="Of each replica, for `headrace render`.")
     placement: Placement = Field(default=Placement(), description="Nodes and replicas, for `headrace render`.")
     kubernetes: KubernetesPool = Field(default=KubernetesPool(), description="For `headrace render kubernetes`.")

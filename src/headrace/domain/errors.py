@@ -53,6 +53,7 @@ class ErrorCode(StrEnum):
     IDENTITY_UNAVAILABLE = "identity_unavailable"
     MODEL_NOT_FOUND = "model_not_found"
     RATE_LIMITED = "rate_limited"
+    QUOTA_EXHAUSTED = "quota_exhausted"
     SATURATED = "saturated"
     NO_READY_ENDPOINT = "no_ready_endpoint"
     DRAINING = "draining"
@@ -195,6 +196,16 @@ ERRORS: Mapping[ErrorCode, ErrorSpec] = MappingProxyType(
             title="A declared limit of the caller's tenant or key is used up.",
             remedy="Retry after `Retry-After`, or ask the operator for a higher limit.",
         ),
+        ErrorCode.QUOTA_EXHAUSTED: ErrorSpec(
+            outcome=Outcome.REJECTED,
+            http_status=429,
+            openai_type="insufficient_quota",
+            fault=Fault.TENANT,
+            may_fail_over=False,
+            retry_after_s=None,
+            title="A budget of the caller's tenant, project, key or organisation is spent.",
+            remedy="Wait for the next day or month (UTC), or ask the operator for a higher budget.",
+        ),
         ErrorCode.SATURATED: _platform(
             "The gateway holds as many requests as gateway.limits.in_flight allows.",
             "Retry after `Retry-After`; add gateways or replicas.",
@@ -285,7 +296,7 @@ class RequestError(Exception):
         retry_after_s: float | None = None,
         allow: str | None = None,
         is_final: bool = False,
-        figures: Mapping[str, int] | None = None,
+        figures: Mapping[str, int | float | str] | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -297,7 +308,9 @@ class RequestError(Exception):
         self.is_final = is_final
         """True where retrying cannot help: sends `x-should-retry: false`."""
         self.figures = figures
-        """Numbers that programs may want, beside the message: members of the error object, such as `prompt_tokens`."""
+        """What programs may want beside the message: members of the error object, such as `prompt_tokens`."""
+        self.lines = b""
+        """Header lines beyond those of the code, such as `x-ratelimit-*`."""
 
     @property
     def spec(self) -> ErrorSpec:

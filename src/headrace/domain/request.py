@@ -28,6 +28,11 @@ STREAMS_WITH_USAGE_OPTION = frozenset({ApiDialect.CHAT_COMPLETIONS, ApiDialect.C
 """Dialects whose streams report usage only when asked. Source: OpenAI API reference, `stream_options`."""
 
 
+OUTPUT_LIMIT_FIELDS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "n_predict")
+"""Names of the one output limit, as any dialect or engine has them; `tests/unit/domain` holds them against the
+drivers."""
+
+
 class Rewrite(msgspec.Struct, frozen=True, kw_only=True):
     """What the engines of one pool are sent in place of the caller's own words."""
 
@@ -56,7 +61,9 @@ class InferenceRequest(msgspec.Struct, kw_only=True):
     output_limit_tokens: int | None
     """The one output limit, whatever its alias; None where the caller gave none."""
     estimated_input_tokens: int = 0
-    """Guessed from the body's length and what the model's engines have counted so far; 0 before that is known."""
+    """Guessed from the input's length and what the model's engines have counted so far (`entry/token_estimate.py`)."""
+    prompt_bytes: int = 0
+    """Length of the input, from which that was guessed."""
     request_class: RequestClass = RequestClass.STANDARD
     pinned_endpoint: str | None = None
     """The only endpoint that can continue this (`previous_response_id`)."""
@@ -68,6 +75,24 @@ class InferenceRequest(msgspec.Struct, kw_only=True):
     def adds_usage(self) -> bool:
         """Whether we ask the engine for usage that the caller did not ask for, and take it out of the stream again."""
         return self.is_stream and not self.wants_usage and self.dialect in STREAMS_WITH_USAGE_OPTION
+
+    def with_output_limit(self, output_tokens: int) -> "InferenceRequest":
+        """A copy that asks for at most so many output tokens, under the name that the caller used for it or, where it
+        gave none, the dialect's own.
+        """
+        names = [name for name in OUTPUT_LIMIT_FIELDS if name in self.fields]
+        own = "max_output_tokens" if self.dialect is ApiDialect.RESPONSES else "max_tokens"
+        limit = msgspec.Raw(b"%d" % output_tokens)
+        if not names:
+            body = b'{"%b":%b,%b' % (own.encode(), limit, self.body.lstrip()[1:])
+        else:
+            body = msgspec.json.encode(self.fields | dict.fromkeys(names, limit))
+        return msgspec.structs.replace(
+            self,
+            body=body,
+            fields=self.fields | dict.fromkeys(names or [own], limit),
+            output_limit_tokens=output_tokens,
+        )
 
     def body_for(self, served_model: str, *, asks_usage: bool) -> bytes:
         """Return the body for an endpoint: untouched bytes wherever nothing must change.

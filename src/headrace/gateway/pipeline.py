@@ -13,11 +13,12 @@ from headrace.domain.clock import Clock
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import ApiDialect
 from headrace.gateway.accounting.account import Account, Books
-from headrace.gateway.admission.gate import Gate, TenantUse
+from headrace.gateway.admission.quota import Quota, Ticket
 from headrace.gateway.entry.head import HeadReader, RequestHead
 from headrace.gateway.entry.own_answers import CorsPolicy, list_models, refuse, show_model
 from headrace.gateway.entry.reader import RequestReader, model_not_found
 from headrace.gateway.entry.routes import ONE_MODEL, Route
+from headrace.gateway.entry.token_estimate import TokenEstimates
 from headrace.gateway.forwarding.delivery import Delivery
 from headrace.gateway.forwarding.dispatcher import Dispatcher
 from headrace.gateway.forwarding.ports import ForwardingSettings
@@ -46,11 +47,12 @@ class Rules:
 class Pipeline:
     """Carries each request from its head to its settled account; every one ends in exactly one Outcome."""
 
-    def __init__(self, clock: Clock, books: Books) -> None:
+    def __init__(self, clock: Clock, books: Books, quota: Quota) -> None:
         self._clock = clock
         self._heads = HeadReader()
         self._books = books
-        self.gate = Gate()
+        self.quota = quota
+        self.estimates = TokenEstimates()
         self.dispatcher = Dispatcher()
         self._pins = AnswerPins()
         self.rules: Rules | None = None
@@ -116,7 +118,9 @@ class Pipeline:
             raise model_not_found(request.requested_model)
         account.model = request.requested_model
         account.counted = counted = self._books.counters.of(request.requested_model)
-        progress.admitted = self.gate.admit(caller.tenant, exchange.received_mono_s)  # 3 admission
+        request = self.quota.fit(caller, request, exchange.received_mono_s)  # 3 admission
+        ticket = progress.ticket = self.quota.reserve(caller, request, exchange.received_mono_s)
+        account.request_class = request.request_class.value
         deadline_mono_s = None if head.timeout_s is None else exchange.received_mono_s + head.timeout_s
         delivery = progress.delivery = Delivery(  # 4 routing, 5 forwarding
             request,
@@ -125,7 +129,7 @@ class Pipeline:
             progress,
             rules.forwarding,
             counted,
-            rules.cors.add_lines(head.reply_lines, exchange),
+            rules.cors.add_lines(head.reply_lines, exchange) + self.quota.reply_lines(ticket, exchange.received_mono_s),
             head.engine_lines,
             deadline_mono_s,
             exchange.received_mono_s,
@@ -195,7 +199,7 @@ class Progress:
     exchange: Exchange
     head: RequestHead
     account: Account
-    admitted: TenantUse | None = None
+    ticket: Ticket | None = None
     delivery: Delivery | None = None
 
     def delivered(self, status: int, answer_id: str | None) -> None:
@@ -227,12 +231,28 @@ class Progress:
     def _settle(self, code: ErrorCode | None, status: int) -> None:
         """Give back what admission counted, stop watching, and close the account; called once per request."""
         pipeline, delivery = self.pipeline, self.delivery
-        if self.admitted is not None:
-            pipeline.gate.release(self.admitted)
-            self.admitted = None
+        if self.ticket is not None:
+            self._settle_quota(self.ticket, code)
+            self.ticket = None
         if delivery is not None and delivery.is_over:
             pipeline.dispatcher.forget(delivery)
         self.account.settle(code, status, monotonic())
         self.delivery = None
         # An error holds the frames it went through, and those hold the exchange: cut, or only the collector frees both.
         self.exchange.error = self.exchange.state = None
+
+    def _settle_quota(self, ticket: Ticket, code: ErrorCode | None) -> None:
+        account, pipeline, usage = self.account, self.pipeline, self.account.usage
+        bill = pipeline.quota.settle(
+            ticket,
+            usage=usage,
+            output_events=account.output_events,
+            pool=account.pool,
+            code=code,
+            is_dispatched=account.dispatched_mono_s is not None,
+            now_mono_s=monotonic(),
+        )
+        account.gpu_s, account.cost_nanos, account.price_version = bill.gpu_s, bill.cost_nanos, bill.price_version
+        if usage.input_tokens is not None:
+            request = ticket.request
+            pipeline.estimates.learn(request.requested_model, request.prompt_bytes, usage.input_tokens)

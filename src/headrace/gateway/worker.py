@@ -21,6 +21,8 @@ from headrace.domain.worker import EndpointStatus, WorkerStatus
 from headrace.gateway.accounting.account import Books
 from headrace.gateway.accounting.counters import Counters
 from headrace.gateway.accounting.exposition import EndpointSample, Exposition, WorkerSample
+from headrace.gateway.admission.core.local_meters import LocalMeters, WallOffset
+from headrace.gateway.admission.quota import Quota
 from headrace.gateway.endpoints.addresses import PlanError
 from headrace.gateway.endpoints.cache_salt import CacheSalt
 from headrace.gateway.endpoints.directory import EndpointDirectory
@@ -34,7 +36,7 @@ from headrace.gateway.entry.reader import RequestReader
 from headrace.gateway.entry.shaping import Shaper
 from headrace.gateway.forwarding.core.failover import RetryLimits
 from headrace.gateway.forwarding.core.retry_budget import RetryBudget
-from headrace.gateway.forwarding.ports import ForwardingSettings
+from headrace.gateway.forwarding.ports import ForwardingSettings, resume_settings
 from headrace.gateway.http.caller_connection import CallerConnection
 from headrace.gateway.http.certificate import ServerCertificate
 from headrace.gateway.http.sweeper import SWEEP_INTERVAL_S, Sweeper
@@ -70,6 +72,7 @@ class Worker:
         self._counters = Counters()
         self._directory = EndpointDirectory(loop, CacheSalt(settings.state_dir))
         self._budget = RetryBudget(ratio=0.0, minimum=0, now_mono_s=monotonic())
+        self._resume_budget = RetryBudget(ratio=0.0, minimum=0, now_mono_s=monotonic())
         self._books = Books(self._counters, record=lambda _: None, line=None)
         self._journal: JournalWriter | None = None
         self._lines: RotatingLines | None = None
@@ -84,7 +87,8 @@ class Worker:
         self._reception = Reception(settings.run_dir, self._clock)
         self._background: list[asyncio.Task[None]] = []
         self._exposition = Exposition(self._counters, self._sample)
-        self.pipeline = Pipeline(self._clock, self._books)
+        self._wall = WallOffset(self._clock.wall_s(), monotonic())
+        self.pipeline = Pipeline(self._clock, self._books, Quota(LocalMeters(self._wall)))
         self.head_arrived = self.pipeline.open  # the wire's Service: no method of ours in between
         self.request_arrived = self.pipeline.serve
         self.caller_left = self.pipeline.abandon
@@ -111,7 +115,8 @@ class Worker:
         self._directory.adopt(adoption)
         self._counters.adopt(plan.models)
         self._budget.adopt(ratio=plan.retry_budget_ratio, minimum=plan.retry_budget_minimum)
-        self.pipeline.gate.adopt(plan, monotonic())
+        self._resume_budget.adopt(ratio=plan.resume.budget_ratio, minimum=plan.resume.budget_minimum)
+        self.pipeline.quota.adopt(plan, self._keys, monotonic())
         self.pipeline.rules = rules
         self.limits = plan.limits
         self.plan = plan
@@ -127,6 +132,7 @@ class Worker:
         """Replace the known keys; in force for the next head that arrives."""
         self._keys = keys
         if self.plan is not None:
+            self.pipeline.quota.adopt(self.plan, keys, monotonic())
             self.pipeline.rules = self._make_rules(self.plan)
 
     def _make_rules(self, plan: GatewayPlan) -> Rules:
@@ -138,6 +144,7 @@ class Worker:
                 FieldPolicy(unknown_fields=plan.unknown_fields, allow_gated=plan.allow_gated),
                 MediaPolicy(plan.media_hosts),
                 Shaper(plan.allow_gated),
+                self.pipeline.estimates,
             ),
             identity=self._reception.identity(KeyRing(self._keys), plan.identity, plan.tenancy),
             router=router,
@@ -147,6 +154,7 @@ class Worker:
                 candidates=router,
                 budget=self._budget,
                 retry=RetryLimits(max_attempts=plan.retry_max_attempts, backoff_s=plan.retry_backoff_s),
+                resume=resume_settings(plan.resume, self._resume_budget),
                 meters=self._counters,
                 event_bytes=plan.limits.event_bytes,
                 response_bytes=plan.limits.response_bytes,
@@ -289,7 +297,7 @@ class Worker:
             plan_revision=self.plan.revision if self.plan else 0,
             is_ready=rules is not None and rules.router.is_ready() and not self.is_draining,
             is_draining=self.is_draining,
-            in_flight=self.pipeline.gate.in_flight,
+            in_flight=self.pipeline.quota.in_flight,
             connections=len(self._connections),
             requests=self._counters.requests,
             endpoints=tuple(
@@ -311,7 +319,7 @@ class Worker:
 
     def _sample(self) -> WorkerSample:
         return WorkerSample(
-            in_flight=self.pipeline.gate.in_flight,
+            in_flight=self.pipeline.quota.in_flight,
             connections=len(self._connections),
             journal_dropped=self._journal.dropped if self._journal else 0,
             journal_pending=self._journal.pending if self._journal else 0,

@@ -19,7 +19,7 @@ GATEWAY = "headrace.gateway"
 PLACES = {
     "identity": "identity.bearer:Identity.identify",
     "entry": "entry.reader:RequestReader.read",
-    "admission": "admission.gate:Gate.admit",
+    "admission": "admission.quota:Quota.reserve",
     "routing": "routing.router:Router.choose",
     "sending": "http.engine_connection:EngineConnection.request",
     "head of the answer": "forwarding.delivery:Delivery.answer_begun",
@@ -186,7 +186,7 @@ async def test_a_bug_in_a_retry_is_answered(tmp_path: Path) -> None:
 
 async def test_a_bug_in_watching_the_clocks_stops_no_clock(tmp_path: Path) -> None:
     """The request whose look at its clock raised is ended; the time-outs of the others are in force as before."""
-    async with planted("forwarding.delivery:Delivery._check_silence", tmp_path, answer_timeout_s=2.0) as scene:
+    async with planted("forwarding.tending:_check_silence", tmp_path, answer_timeout_s=2.0) as scene:
         key, port = scene.gateway.key, scene.gateway.port
         both = [asyncio.ensure_future(ask(port, post(chat("script:hold"), key))) for _ in range(2)]
         await until_open(scene.engine, 2)

@@ -93,6 +93,11 @@ class Account:
     output_events: int = 0
     """Output events the caller was sent: its output tokens, where the engine gave no usage (cut, cancelled)."""
     detail: str | None = None
+    request_class: str | None = None
+    gpu_s: float | None = None
+    """Attributed by the quota, as the cost is."""
+    cost_nanos: int | None = None
+    price_version: str | None = None
 
     def settle(self, code: ErrorCode | None, http_status: int | None, now_mono_s: float) -> None:
         """End the request: the first call counts, later ones do nothing. `code` None: completed."""
@@ -135,6 +140,12 @@ class Account:
             code_text,
             http_status,
             self.attempts,
+            caller.organisation if caller else None,
+            caller.project if caller else None,
+            self.request_class,
+            self.gpu_s,
+            self.cost_nanos,
+            self.price_version,
         )
         books.counters.requests += 1
         (self.counted or books.counters.unknown).count_end(record)

@@ -1,6 +1,7 @@
 """What headrace answers itself: the model list, health, readiness, CORS preflights."""
 
 import time
+from math import ceil
 
 import msgspec
 
@@ -29,9 +30,9 @@ def _model(name: str) -> dict[str, str | int]:
 
 def refuse(exchange: Exchange, head: RequestHead, error: RequestError, cors: bytes) -> None:
     """Answer with an error as a whole response: status, body and headers from the one table."""
-    lines = head.reply_lines + JSON_TYPE + cors
+    lines = head.reply_lines + JSON_TYPE + cors + error.lines
     if error.retry_after_s is not None:
-        lines += b"retry-after: %d\r\n" % max(1, round(error.retry_after_s))
+        lines += b"retry-after: %d\r\n" % max(1, ceil(error.retry_after_s))
     if error.is_final:
         lines += b"x-should-retry: false\r\n"
     if error.allow is not None:

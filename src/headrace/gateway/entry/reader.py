@@ -13,6 +13,7 @@ from headrace.gateway.entry.fields import FieldPolicy
 from headrace.gateway.entry.media import MediaPolicy
 from headrace.gateway.entry.routes import Route
 from headrace.gateway.entry.shaping import Shaper
+from headrace.gateway.entry.token_estimate import TokenEstimates
 
 FindPin = Callable[[str], str | None]
 """Given a `previous_response_id`, the endpoint that knows it, or None."""
@@ -40,9 +41,15 @@ class RequestReader:
     """Reads request bodies by one gateway plan. Pure; built once per plan."""
 
     def __init__(
-        self, models: Mapping[str, ServedModel], fields: FieldPolicy, media: MediaPolicy, shaper: Shaper
+        self,
+        models: Mapping[str, ServedModel],
+        fields: FieldPolicy,
+        media: MediaPolicy,
+        shaper: Shaper,
+        estimates: TokenEstimates,
     ) -> None:
         self._shaper = shaper
+        self._estimates = estimates
         self._models = models
         self._fields = fields
         self._media = media
@@ -62,6 +69,7 @@ class RequestReader:
         if dialect not in _NO_MEDIA:
             is_shaped |= self._media.check(fields)
         is_stream = "stream" in fields and _flag(fields, "stream") and dialect is not EMBEDDINGS
+        prompt_bytes = self._estimates.prompt_bytes(dialect, fields)
         return InferenceRequest(
             dialect=dialect,
             path=route.path_bytes,
@@ -71,6 +79,8 @@ class RequestReader:
             is_stream=is_stream,
             wants_usage=is_stream and _wants_usage(fields),
             output_limit_tokens=self._output_limit(fields),
+            estimated_input_tokens=self._estimates.estimate(known.name, prompt_bytes),
+            prompt_bytes=prompt_bytes,
             pinned_endpoint=_pinned_endpoint(fields, find_pin) if dialect is RESPONSES else None,
             rewrites=self._shaper.shape(fields, dialect, route.path, model, is_stream=is_stream) if is_shaped else None,
         )

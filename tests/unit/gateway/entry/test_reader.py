@@ -15,6 +15,7 @@ from headrace.gateway.entry.media import MediaPolicy
 from headrace.gateway.entry.reader import RequestReader
 from headrace.gateway.entry.routes import ROUTES
 from headrace.gateway.entry.shaping import Shaper
+from headrace.gateway.entry.token_estimate import TokenEstimates
 
 
 def make_reader(*, unknown_fields: str = "forward", allow_gated: tuple[str, ...] = ()) -> RequestReader:
@@ -22,7 +23,11 @@ def make_reader(*, unknown_fields: str = "forward", allow_gated: tuple[str, ...]
     declaration = Declaration.model_validate({"models": {"m": {}, "idle": {}}, "pools": pools})
     table = serving_table(compile_gateway_plan(declaration, {"p": ()}, revision=1))
     return RequestReader(
-        table, FieldPolicy(unknown_fields=unknown_fields, allow_gated=allow_gated), MediaPolicy(()), Shaper(allow_gated)
+        table,
+        FieldPolicy(unknown_fields=unknown_fields, allow_gated=allow_gated),
+        MediaPolicy(()),
+        Shaper(allow_gated),
+        TokenEstimates(),
     )
 
 

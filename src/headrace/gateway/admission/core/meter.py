@@ -4,6 +4,7 @@ Amounts are whole numbers: tokens, requests, microseconds of GPU time, billionth
 test_meters.py` is the suite that every kind passes.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 from headrace.domain.quota import LimitId
@@ -66,4 +67,10 @@ class MeterFactory(Protocol):
 
     def keep_only(self, limit_ids: frozenset[LimitId]) -> None:
         """Forget meters of other limits, unless something is held of them: they are no longer declared."""
+        ...
+
+    def await_share(self, meter: Meter, now_mono_s: float, resume: Callable[[], None]) -> bool:
+        """Whether a shortage of `meter`, just found, may end with the next exchange with other processes: `resume` is
+        called after it, once, some milliseconds from now. False: the shortage is what it is.
+        """
         ...

@@ -1,0 +1,134 @@
+"""What one caller may use, over all levels: taken before dispatch, all or nothing, and settled after. Pure.
+
+Counterpart: `admission/quota.py`, which makes purses of a plan and tells callers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace.domain.quota import SLOTS, RequestCaps, Unit
+from headrace.gateway.admission.core.meter import Meter
+
+INDEX = {unit: index for index, unit in enumerate(Unit)}
+REQUESTS, INPUT, OUTPUT, GPU = (
+    INDEX[Unit.REQUESTS_PER_MIN],
+    INDEX[Unit.INPUT_TOKENS_PER_MIN],
+    INDEX[Unit.OUTPUT_TOKENS_PER_MIN],
+    INDEX[Unit.GPU_SECONDS_PER_MIN],
+)
+CONCURRENT, INTERACTIVE, STREAMING, OFFLINE = (
+    INDEX[Unit.CONCURRENT_REQUESTS],
+    INDEX[Unit.CONCURRENT_INTERACTIVE],
+    INDEX[Unit.CONCURRENT_STREAMING],
+    INDEX[Unit.CONCURRENT_OFFLINE],
+)
+DAY, MONTH = INDEX[Unit.BUDGET_PER_DAY], INDEX[Unit.BUDGET_PER_MONTH]
+SLOT_INDEXES = frozenset(INDEX[unit] for unit in SLOTS)
+
+Amounts = list[int]
+"""One number for each Unit, at its INDEX: 0 where a request uses none of it."""
+
+
+def no_amounts() -> Amounts:
+    return [0] * len(INDEX)
+
+
+class Purse:
+    """All meters that a caller is under, the widest level first, and the tightest caps of a single request."""
+
+    __slots__ = ("caps", "input_meters", "meters", "needs_bill", "output_meters", "request_meters")
+
+    def __init__(self, meters: Sequence[Meter], caps: RequestCaps | None) -> None:
+        self.meters = tuple((INDEX[meter.limit_id.unit], meter) for meter in meters)
+        self.caps = caps
+        """None where nothing is capped."""
+        self.needs_bill = any(index in (GPU, DAY, MONTH) for index, _ in self.meters)
+        """A level limits GPU time or money, so that what a request may cost has to be known before."""
+        self.request_meters = self._of(REQUESTS)
+        self.input_meters = self._of(INPUT)
+        self.output_meters = self._of(OUTPUT)
+
+    def _of(self, unit: int) -> tuple[Meter, ...]:
+        return tuple(meter for index, meter in self.meters if index == unit)
+
+    def try_reserve(self, amounts: Amounts, now_mono_s: float) -> "Reservation | Shortage":
+        """Take `amounts` from every meter, or nothing at all and say which one is short for longest."""
+        shortage: Shortage | None = None
+        meters = self.meters
+        for index, meter in meters:
+            amount = amounts[index]
+            if amount:
+                wait_s = meter.wait_s(amount, now_mono_s)
+                if wait_s > 0.0 and (shortage is None or wait_s > shortage.wait_s):
+                    shortage = Shortage(meter=meter, amount=amount, wait_s=wait_s)
+        if shortage is not None:
+            return shortage
+        for index, meter in meters:
+            amount = amounts[index]
+            if amount:
+                meter.take(amount, now_mono_s)
+        return Reservation(self, amounts, now_mono_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortage:
+    """Why a request may not start now: the limit that is short for longest."""
+
+    meter: Meter
+    amount: int
+    """What the request needs of it."""
+    wait_s: float
+    """Until it could start; infinity: never under this limit."""
+
+
+@dataclass(slots=True, eq=False)
+class Reservation:
+    """What one request holds, until it is settled; exactly once, whatever its end."""
+
+    purse: Purse
+    held: Amounts
+    taken_mono_s: float
+    late_slots: tuple[Meter, ...] = ()
+    """Slots of limits that were declared while the request was in work."""
+    is_settled: bool = False
+
+    @property
+    def expected_output_tokens(self) -> int:
+        return self.held[OUTPUT]
+
+    def grow(self, amounts: Amounts, now_mono_s: float) -> None:
+        """Hold at least `amounts`, since the answer has become longer than was reserved. Never refuses."""
+        held = self.held
+        for index, meter in self.purse.meters:
+            if amounts[index] > held[index]:
+                meter.charge(amounts[index] - held[index], now_mono_s)
+        self.held = [max(amount, more) for amount, more in zip(held, amounts, strict=True)]
+
+    def settle(self, used: Amounts, now_mono_s: float) -> None:
+        """Give back what was not used, charge what was used beyond; slots go back whole. Later calls do nothing."""
+        if self.is_settled:
+            return
+        self.is_settled = True
+        held, taken_mono_s = self.held, self.taken_mono_s
+        for index, meter in self.purse.meters:
+            surplus = held[index] - used[index]
+            if surplus > 0:
+                meter.give_back(surplus, taken_mono_s, now_mono_s)
+            elif surplus < 0:
+                meter.charge(-surplus, now_mono_s)
+        for meter in self.late_slots:
+            meter.give_back(1, taken_mono_s, now_mono_s)
+
+    def move_under(self, purse: Purse, now_mono_s: float) -> None:
+        """Count in the slots of a purse made after the request began: a limit that is declared now sees it too."""
+        if self.is_settled:
+            return
+        counted = {id(meter) for _, meter in self.purse.meters} | {id(meter) for meter in self.late_slots}
+        for index, meter in purse.meters:
+            if index in SLOT_INDEXES and self.held[index] and id(meter) not in counted:
+                meter.take(1, now_mono_s)
+                self.late_slots += (meter,)
+
+    def __repr__(self) -> str:
+        state = "settled" if self.is_settled else "open"
+        return f"Reservation({state}, {len(self.purse.meters)} meters)"

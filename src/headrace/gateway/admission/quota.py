@@ -1,0 +1,326 @@
+"""The quota of one worker: reserves for each request before it is dispatched, and settles whatever its end.
+
+The shell of `core/purse.py`: makes purses of plan and callers, knows prices and speeds, learns how long answers are.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from headrace.declaration.gateway_plan import GatewayPlan
+from headrace.declaration.tenancy_plan import PricePlan, TenancyPlan
+from headrace.domain.errors import ERRORS, ErrorCode, Outcome, RequestError
+from headrace.domain.ids import KeyId
+from headrace.domain.quota import MICROSECONDS, NO_LIMITS, Level, LimitId, LimitSet
+from headrace.domain.request import ApiDialect, InferenceRequest, RequestClass
+from headrace.domain.tenant import Caller, KeyRecord
+from headrace.domain.usage import TokenUsage
+from headrace.gateway.admission.core.caps import check_caps, tightest
+from headrace.gateway.admission.core.gpu_rates import PoolSpeed
+from headrace.gateway.admission.core.meter import MeterFactory
+from headrace.gateway.admission.core.output_lengths import OutputLengths
+from headrace.gateway.admission.core.pricing import cost_nanos
+from headrace.gateway.admission.core.purse import Amounts, Purse, Reservation, Shortage, no_amounts
+from headrace.gateway.admission.core.rate_headers import rate_lines
+from headrace.gateway.admission.core.refusal import refusal
+
+INTERACTIVE, OFFLINE = RequestClass.INTERACTIVE, RequestClass.OFFLINE
+EMBEDDINGS = ApiDialect.EMBEDDINGS
+PURSES_MOST = 100_000
+"""Callers whose purses are kept ready; beyond it all are made anew. Chosen: ten times the keys of a large instance."""
+_decode_choices = msgspec.json.Decoder(int | None).decode
+
+
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """One admitted request: what `settle` needs of it."""
+
+    reservation: Reservation
+    caller: Caller
+    request: InferenceRequest
+    choices: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What a request has used in the end, for the ledger. None is not known, or not priced."""
+
+    gpu_s: float | None
+    cost_nanos: int | None
+    price_version: str | None
+
+
+NO_BILL = Bill(None, None, None)
+
+
+class Quota:
+    """Every `reserve` that returns is followed by exactly one `settle`.
+
+    Concurrency: event loop only; all meters of a caller are asked and taken in one turn, so a limit cannot be overrun
+    by parallel callers (PAINS 5).
+    """
+
+    def __init__(self, meters: MeterFactory) -> None:
+        self._meters = meters
+        self._plan = TenancyPlan()
+        self._levels: dict[tuple[Level, str], LimitSet] = {}
+        self._purses: dict[KeyId, tuple[Caller, Purse]] = {}
+        self._tickets: set[Ticket] = set()
+        self._limit = 0
+        self._prices: dict[str, PricePlan] = {}
+        self._lengths: dict[str, OutputLengths] = {}
+        self.speeds: dict[str, PoolSpeed] = {}
+        """By pool."""
+        self._pools_of: dict[str, tuple[str, ...]] = {}
+        self.refusals: dict[tuple[str, str], int] = {}
+        """By level and limit."""
+
+    @property
+    def in_flight(self) -> int:
+        """Admitted and not settled."""
+        return len(self._tickets)
+
+    # --- plans
+
+    def adopt(self, plan: GatewayPlan, keys: Iterable[KeyRecord], now_mono_s: float) -> None:
+        """Put a plan's limits in force. What is in work goes on and stays counted; meters keep their counts."""
+        tenancy = plan.tenancy
+        self._plan, self._limit = tenancy, plan.limits.in_flight
+        self._levels = dict(_levels(tenancy))
+        self._prices = {price.model: price for price in tenancy.prices}
+        self._lengths = {model: self._lengths.get(model) or OutputLengths() for model in plan.models}
+        self._adopt_speeds(plan)
+        self.forget_callers()
+        own = (((Level.KEY, key.key_id), key.limits) for key in keys if key.limits.amounts)
+        declared = (LimitId(*owner, unit) for owner, limits in (*self._levels.items(), *own) for unit in limits.amounts)
+        self._meters.keep_only(frozenset(declared))
+        for ticket in self._tickets:
+            ticket.reservation.move_under(self.purse_of(ticket.caller, now_mono_s), now_mono_s)
+
+    def forget_callers(self) -> None:
+        """Make purses anew: keys or plan have changed."""
+        self._purses = {}
+
+    def _adopt_speeds(self, plan: GatewayPlan) -> None:
+        speeds: dict[str, PoolSpeed] = {}
+        for pool in plan.pools:
+            known = self.speeds.get(pool.name)
+            speed = speeds[pool.name] = known or PoolSpeed()
+            speed.declare(
+                prefill_tokens_per_s=pool.prefill_tokens_per_s,
+                decode_tokens_per_s=pool.decode_tokens_per_s,
+                devices=pool.devices,
+            )
+        self.speeds = speeds
+        self._pools_of = {
+            model: tuple(pool.name for pool in plan.pools if pool.model == model) for model in plan.models
+        }
+
+    def purse_of(self, caller: Caller, now_mono_s: float) -> Purse:
+        """All that limits a caller, at every level."""
+        known = self._purses.get(caller.key_id)
+        if known is not None and known[0] is caller:
+            return known[1]
+        if len(self._purses) >= PURSES_MOST:
+            self._purses.clear()
+        purse = self._make_purse(caller, now_mono_s)
+        self._purses[caller.key_id] = (caller, purse)
+        return purse
+
+    def _make_purse(self, caller: Caller, now_mono_s: float) -> Purse:
+        owners = [(Level.GATEWAY, ""), (Level.TENANT, str(caller.tenant))]
+        if caller.organisation is not None:
+            owners.insert(1, (Level.ORGANISATION, caller.organisation))
+        if caller.project is not None:
+            owners.append((Level.PROJECT, f"{caller.tenant}/{caller.project}"))
+        limits = [(owner, self._levels.get(owner, NO_LIMITS)) for owner in owners]
+        limits.append(((Level.KEY, str(caller.key_id)), caller.limits))
+        meters = [
+            self._meters.meter(LimitId(*owner, unit), amount, now_mono_s)
+            for owner, limit_set in limits
+            for unit, amount in limit_set.amounts.items()
+        ]
+        return Purse(meters, tightest(limit_set.caps for _, limit_set in limits))
+
+    # --- one request
+
+    def fit(self, caller: Caller, request: InferenceRequest, now_mono_s: float) -> InferenceRequest:
+        """Check a request against the caps of a single one; returned with an output limit, where it gave none and one
+        is declared.
+
+        Raises: RequestError INVALID_REQUEST, CONTEXT_TOO_LONG, BODY_TOO_LARGE or FORBIDDEN.
+        """
+        if request.request_class not in caller.classes:
+            allowed = ", ".join(sorted(caller.classes))
+            message = f"this key may not send requests of class {request.request_class.value}; it may send: {allowed}"
+            raise RequestError(ErrorCode.FORBIDDEN, message)
+        caps = self.purse_of(caller, now_mono_s).caps
+        if caps is None:
+            return request
+        check_caps(caps, request, choices_of(request))
+        is_open = request.output_limit_tokens is None and request.dialect is not EMBEDDINGS
+        return request if caps.output_tokens is None or not is_open else request.with_output_limit(caps.output_tokens)
+
+    def reserve(self, caller: Caller, request: InferenceRequest, now_mono_s: float) -> Ticket:
+        """Take what the request may need, from all meters of its caller or from none.
+
+        Raises: RequestError SATURATED, RATE_LIMITED or QUOTA_EXHAUSTED; then nothing was taken.
+        """
+        if len(self._tickets) >= self._limit:
+            message = f"the gateway has {len(self._tickets)} requests in work, its limit (gateway.limits.in_flight)"
+            raise RequestError(ErrorCode.SATURATED, message)
+        known = self._purses.get(caller.key_id)
+        purse = known[1] if known is not None and known[0] is caller else self.purse_of(caller, now_mono_s)
+        choices = choices_of(request) if "n" in request.fields else 1
+        output_tokens = request.output_limit_tokens
+        if output_tokens is None and purse.meters:
+            output_tokens = self._expected_output(request)
+        amounts = self._amounts(request, purse, (output_tokens or 0) * choices)
+        if purse.meters:
+            reserved = purse.try_reserve(amounts, now_mono_s)
+            if isinstance(reserved, Shortage):
+                limit_id = reserved.meter.limit_id
+                where = (limit_id.level.value, limit_id.unit.value)
+                self.refusals[where] = self.refusals.get(where, 0) + 1
+                error = refusal(reserved, now_mono_s, self._plan.currency)
+                error.lines = rate_lines(purse, now_mono_s)
+                raise error
+        else:
+            reserved = Reservation(purse, amounts, now_mono_s)
+        ticket = Ticket(reserved, caller, request, choices)
+        self._tickets.add(ticket)
+        return ticket
+
+    def reply_lines(self, ticket: Ticket, now_mono_s: float) -> bytes:
+        """Header lines that tell the caller what is left."""
+        purse = ticket.reservation.purse
+        return rate_lines(purse, now_mono_s) if purse.meters else b""
+
+    def settle(
+        self,
+        ticket: Ticket,
+        *,
+        usage: TokenUsage,
+        output_events: int,
+        pool: str | None,
+        code: ErrorCode | None,
+        is_dispatched: bool,
+        now_mono_s: float,
+    ) -> Bill:
+        """Give back what was not used, charge what was used beyond; the bill is for the ledger.
+
+        1. Refused, or withdrawn before an engine was asked: nothing was used.
+        2. Failed without any output: the engine's fault, and nobody's cost.
+        3. Otherwise as the engine counted; where it did not, the output that the caller received and the input as
+           estimated.
+        """
+        self._tickets.discard(ticket)
+        request, reservation = ticket.request, ticket.reservation
+        input_tokens, output_tokens = usage.input_tokens, usage.output_tokens
+        if output_tokens is None:
+            output_tokens = output_events
+        elif code is None:
+            self._learn(request, output_tokens // ticket.choices)
+        if code is not None and not _is_charged(code, output_tokens, is_dispatched=is_dispatched):
+            reservation.settle(no_amounts(), now_mono_s)
+            return NO_BILL
+        if input_tokens is None:
+            input_tokens = request.estimated_input_tokens
+        bill = self._bill(request.requested_model, pool, input_tokens, usage.cached_input_tokens or 0, output_tokens)
+        gpu_us, cost = round((bill.gpu_s or 0.0) * MICROSECONDS), bill.cost_nanos or 0
+        reservation.settle([1, input_tokens, output_tokens, gpu_us, 0, 0, 0, 0, cost, cost], now_mono_s)
+        return bill
+
+    def grow(self, ticket: Ticket, output_tokens: int, now_mono_s: float) -> None:
+        """The answer is longer than was reserved: hold more, half as much again, so that others see it coming."""
+        reservation, request = ticket.reservation, ticket.request
+        if not reservation.purse.meters or output_tokens <= reservation.expected_output_tokens:
+            return
+        expected = output_tokens + output_tokens // 2
+        if request.output_limit_tokens is not None:
+            expected = min(expected, request.output_limit_tokens * ticket.choices)
+        reservation.grow(self._amounts(request, reservation.purse, expected), now_mono_s)
+
+    def iter_tickets(self) -> Iterator[Ticket]:
+        """All that is in work."""
+        return iter(tuple(self._tickets))
+
+    # --- inside
+
+    def _amounts(self, request: InferenceRequest, purse: Purse, output_tokens: int) -> Amounts:
+        """What a request may need, by INDEX."""
+        gpu_us = cost = 0
+        if purse.needs_bill:
+            pools = self._pools_of.get(request.requested_model, ())
+            bills = [
+                self._bill(request.requested_model, pool, request.estimated_input_tokens, 0, output_tokens)
+                for pool in pools
+            ]
+            gpu_us = max((round((bill.gpu_s or 0.0) * MICROSECONDS) for bill in bills), default=0)
+            cost = max((bill.cost_nanos or 0 for bill in bills), default=0)
+        request_class = request.request_class
+        return [
+            1,
+            request.estimated_input_tokens,
+            output_tokens,
+            gpu_us,
+            1,
+            1 if request_class is INTERACTIVE else 0,
+            1 if request.is_stream else 0,
+            1 if request_class is OFFLINE else 0,
+            cost,
+            cost,
+        ]
+
+    def _bill(self, model: str, pool: str | None, input_tokens: int, cached: int, output_tokens: int) -> Bill:
+        speed = self.speeds.get(pool) if pool is not None else None
+        gpu_s = None
+        if speed is not None and speed.is_known:
+            gpu_s = speed.gpu_s(input_tokens=input_tokens, cached_input_tokens=cached, output_tokens=output_tokens)
+        price = self._prices.get(model)
+        if price is None:
+            return NO_BILL if gpu_s is None else Bill(gpu_s, None, None)
+        cost = cost_nanos(
+            price, input_tokens=input_tokens, cached_input_tokens=cached, output_tokens=output_tokens, gpu_s=gpu_s
+        )
+        return Bill(gpu_s, cost, self._plan.price_version)
+
+    def _expected_output(self, request: InferenceRequest) -> int:
+        if request.dialect is EMBEDDINGS:
+            return 0
+        lengths = self._lengths.get(request.requested_model)
+        return lengths.expected_tokens if lengths is not None else 0
+
+    def _learn(self, request: InferenceRequest, output_tokens: int) -> None:
+        lengths = self._lengths.get(request.requested_model)
+        if lengths is not None and request.output_limit_tokens is None:
+            lengths.learn(output_tokens)
+
+
+def choices_of(request: InferenceRequest) -> int:
+    """How many answers the request asks for (`n`); what is no number is the engine's to refuse."""
+    raw = request.fields.get("n")
+    if raw is None:
+        return 1
+    try:
+        return max(_decode_choices(raw) or 1, 1)
+    except msgspec.MsgspecError:
+        return 1
+
+
+def _levels(plan: TenancyPlan) -> Iterator[tuple[tuple[Level, str], LimitSet]]:
+    yield (Level.GATEWAY, ""), plan.limits
+    for organisation in plan.organisations:
+        yield (Level.ORGANISATION, organisation.name), organisation.limits
+    for tenant in plan.tenants:
+        yield (Level.TENANT, tenant.name), tenant.allowance.limits
+        for project in tenant.projects:
+            yield (Level.PROJECT, f"{tenant.name}/{project.name}"), project.limits
+
+
+def _is_charged(code: ErrorCode, output_tokens: int, *, is_dispatched: bool) -> bool:
+    outcome = ERRORS[code].outcome
+    if not is_dispatched or outcome is Outcome.REJECTED or outcome is Outcome.EVICTED:
+        return False
+    return outcome is not Outcome.FAILED or output_tokens > 0

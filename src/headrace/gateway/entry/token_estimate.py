@@ -1,0 +1,70 @@
+"""How many tokens an input has, before any engine has counted it: bytes over bytes per token, learned per model.
+
+A guess on the safe side: what is estimated too high is given back when the engine has counted, what is estimated too
+low lets a limit be passed. Read by admission (reservations) and routing.
+"""
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from headrace.domain.request import ApiDialect
+
+START_BYTES_PER_TOKEN = 2.5
+"""Before anything is learned. Chosen on the safe side: English prose has 4 to 5, code 3, with today's vocabularies."""
+LEAST_BYTES_PER_TOKEN, MOST_BYTES_PER_TOKEN = 0.5, 16.0
+"""Whatever engines may say. Chosen: chat templates add tokens that no byte stands for; long words are one token."""
+DOWN, UP = 0.5, 0.05
+"""How fast the learned value follows a request with fewer, or more, bytes per token: it stays near the lowest."""
+TEMPLATE_TOKENS = 8
+"""Added by chat templates to the shortest prompt. Chosen: ChatML adds 5 to 8."""
+MEDIA_TOKENS = 1024
+"""Of one inline picture or other medium. Chosen: a picture of a megapixel is 700 to 1,500 tokens on today's models."""
+LARGE_BYTES = 4096
+"""Shorter prompts hold no inline media worth a look. Chosen."""
+_INLINE = re.compile(rb";base64,[A-Za-z0-9+/=_-]*")
+_FIELDS: Mapping[ApiDialect, tuple[str, ...]] = {
+    ApiDialect.CHAT_COMPLETIONS: ("messages", "tools"),
+    ApiDialect.COMPLETIONS: ("prompt", "suffix"),
+    ApiDialect.EMBEDDINGS: ("input",),
+    ApiDialect.RESPONSES: ("input", "instructions", "tools"),
+    ApiDialect.MESSAGES: ("messages", "system", "tools"),
+}
+
+
+class TokenEstimates:
+    """What is learned of each model's inputs. Concurrency: event loop only."""
+
+    def __init__(self) -> None:
+        self._bytes_per_token: dict[str, float] = {}
+        """Of declared models only."""
+
+    def prompt_bytes(self, dialect: ApiDialect, fields: Mapping[str, msgspec.Raw]) -> int:
+        """Bytes of a request's input as JSON; an inline medium counts as so many bytes as its tokens would take."""
+        size = 0
+        for name in _FIELDS[dialect]:
+            value = fields.get(name)
+            if value is not None:
+                size += len(value) if len(value) < LARGE_BYTES else _weighed(bytes(value))
+        return size
+
+    def estimate(self, model: str, prompt_bytes: int) -> int:
+        """Tokens of an input of so many bytes."""
+        return int(prompt_bytes / self._bytes_per_token.get(model, START_BYTES_PER_TOKEN)) + TEMPLATE_TOKENS
+
+    def learn(self, model: str, prompt_bytes: int, input_tokens: int) -> None:
+        """An engine has counted an input."""
+        if input_tokens <= TEMPLATE_TOKENS or not prompt_bytes:
+            return
+        seen = prompt_bytes / (input_tokens - TEMPLATE_TOKENS)
+        known = self._bytes_per_token.get(model, START_BYTES_PER_TOKEN)
+        learned = known + (seen - known) * (DOWN if seen < known else UP)
+        self._bytes_per_token[model] = min(max(learned, LEAST_BYTES_PER_TOKEN), MOST_BYTES_PER_TOKEN)
+
+
+def _weighed(value: bytes) -> int:
+    if b";base64," not in value:
+        return len(value)
+    inline = [len(found) for found in _INLINE.findall(value)]
+    return len(value) - sum(inline) + round(len(inline) * MEDIA_TOKENS * START_BYTES_PER_TOKEN)

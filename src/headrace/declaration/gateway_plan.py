@@ -25,6 +25,26 @@ class EndpointAddress(msgspec.Struct, frozen=True, kw_only=True):
     is_draining: bool = False
 
 
+class HedgePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """`pools.<name>.hedge`, where it is switched on."""
+
+    budget_ratio: float
+    min_delay_s: float
+
+
+class ResumePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """`gateway.resume`, field for field."""
+
+    enabled: bool = True
+    max_resumes: int = 2
+    wait_s: float = 10.0
+    drain_after_s: float = 2.0
+    budget_ratio: float = 0.2
+    budget_minimum: int = 10
+    kept_bytes: int = 1048576
+    seeded: bool = False
+
+
 class PoolPlan(msgspec.Struct, frozen=True, kw_only=True):
     """One pool: the declared section as JSON values, and its endpoints now."""
 
@@ -56,6 +76,11 @@ class PoolPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What holds output to constraints, where the pool declares it; engines that need none have their own."""
     isolates_tenants: bool = False
     """Each tenant has a part of the engines' prefix caches to itself."""
+    is_resumed: bool = True
+    """Streams of this pool go on elsewhere, and those of others here."""
+    resume_stall_s: float | None = None
+    hedge: HedgePlan | None = None
+    """None: not hedged."""
     queue: QueuePlan = QueuePlan()
     accepts: AcceptsPlan | None = None
     """None: everything."""
@@ -103,6 +128,7 @@ class GatewayPlan(msgspec.Struct, frozen=True, kw_only=True):
     retry_backoff_s: float
     retry_budget_ratio: float
     retry_budget_minimum: int
+    resume: ResumePlan
     heartbeat_s: float | None
     drain_s: float
     keeps_without_supervisor: bool
@@ -142,6 +168,7 @@ def compile_gateway_plan(
         retry_backoff_s=gateway.retry.backoff_s,
         retry_budget_ratio=gateway.retry.budget_ratio,
         retry_budget_minimum=gateway.retry.budget_minimum,
+        resume=msgspec.convert(gateway.resume.model_dump(), ResumePlan),
         heartbeat_s=gateway.heartbeat_s,
         drain_s=gateway.drain_s,
         keeps_without_supervisor=declaration.on_supervisor_loss == "keep",
@@ -184,6 +211,9 @@ def _pool_plan(name: str, pool: Pool, endpoints: tuple[EndpointAddress, ...]) ->
         eject_s=pool.probe.eject_s,
         structured_output_backend=_structured_output_backend(pool),
         isolates_tenants=pool.options.prefix_cache.tenant_isolation,
+        is_resumed=pool.resume.enabled,
+        resume_stall_s=pool.resume.stall_s,
+        hedge=_hedge_plan(pool),
         queue=compile_queue_plan(pool),
         accepts=compile_accepts(pool),
         region=pool.region,
@@ -191,6 +221,11 @@ def _pool_plan(name: str, pool: Pool, endpoints: tuple[EndpointAddress, ...]) ->
         decode_tokens_per_s=pool.rates.decode_tokens_per_s,
         devices=pool.options.parallel.devices,
     )
+
+
+def _hedge_plan(pool: Pool) -> HedgePlan | None:
+    hedge = pool.hedge
+    return HedgePlan(budget_ratio=hedge.budget_ratio, min_delay_s=hedge.min_delay_s) if hedge.enabled else None
 
 
 def _structured_output_backend(pool: Pool) -> str | None:

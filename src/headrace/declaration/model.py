@@ -14,6 +14,7 @@ from headrace.declaration.kubernetes_sections import KubernetesPool
 from headrace.declaration.limits import GatewayLimits
 from headrace.declaration.prices import PoolRates, Prices
 from headrace.declaration.queue_section import Queue
+from headrace.declaration.resume_section import Hedge, PoolResume, Resume
 from headrace.declaration.routing_section import Accepts, Routing
 from headrace.declaration.shape import AS_ABOVE, HIDDEN, PATH, RESTART, SECRET, Name, Section
 from headrace.declaration.tenant_sections import Organisation, Quota, TenantSection
@@ -78,6 +79,7 @@ class Gateway(Section):
     cors: Cors = Field(default=Cors(), description="Browser access.")
     fields: FieldPolicy = Field(default=FieldPolicy(), description="Policy for request body fields.")
     retry: Retry = Field(default=Retry(), description="Retry and failover.")
+    resume: Resume = Field(default=Resume(), description="Streams that outlive an engine.")
     heartbeat_s: float | None = Field(
         default=15.0,
         gt=0,
@@ -265,6 +267,8 @@ class Pool(EngineOptions):
     probe: Probe = Field(default=Probe(), description="Probes and ejection.")
     queue: Queue = Field(default=Queue(), description="How requests wait for it in the gateway.")
     accepts: Accepts = Field(default=Accepts(), description="Which requests it takes.")
+    resume: PoolResume = Field(default=PoolResume(), description="Streams of this pool that outlive an engine.")
+    hedge: Hedge = Field(default=Hedge(), description="A second attempt when the first token is late.")
     container: Container = Field(default=Container(), description="Of each replica, for `headrace render`.")
     placement: Placement = Field(default=Placement(), description="Nodes and replicas, for `headrace render`.")
     kubernetes: KubernetesPool = Field(default=KubernetesPool(), description="For `headrace render kubernetes`.")

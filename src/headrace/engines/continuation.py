@@ -54,6 +54,11 @@ class ContinuationRow:
     stops_in_new_text: Fact = Fact(holds=False)
     """Stop strings are looked for in the new words alone."""
 
+    keeps_white_space: Fact = Fact(holds=False)
+    """White space at the end of what was there survives; elsewhere templates may trim it, and it is said again."""
+    default_completion_tokens: int | None = None
+    """Output limit of the completions API where the caller gives none; None: none."""
+
     @property
     def facts(self) -> Mapping[str, Fact]:
         named = {member.name: getattr(self, member.name) for member in fields(self)}

@@ -91,6 +91,19 @@ RETRIES = _counter("headrace_retries_total", ("model",), "attempts", "Attempts r
 FAILOVERS = _counter(
     "headrace_failovers_total", ("model", "code"), "attempts", "Attempts moved to another endpoint, by cause."
 )
+RESUMES = _counter(
+    "headrace_resumes_total", ("model", "cause"), "resumes",
+    "Streams sent on to another endpoint after their first byte, by cause: died, stalled, drained.",
+)  # fmt: skip
+UNRESUMED = _counter(
+    "headrace_unresumed_streams_total", ("model", "reason"), "requests",
+    "Streams that broke after their first byte and ended in an error, by the reason why they were not resumed.",
+)  # fmt: skip
+RESUME_GAP = _histogram(
+    "headrace_resume_gap_seconds",
+    "What the caller of a resumed stream waited: last output event before the break to the first one after it.",
+    FIRST_TOKEN_BUCKETS_S,
+)  # fmt: skip
 RETRY_BUDGET_REFUSALS = _counter(
     "headrace_retry_budget_refusals_total",
     (),
@@ -132,7 +145,8 @@ GATEWAY_RESTARTS = _counter(
 )
 
 METRICS: tuple[MetricSpec, ...] = (
-    REQUESTS, TTFT, TPOT, ITL, E2E, QUEUE, TOKENS, IN_FLIGHT, CONNECTIONS, RETRIES, FAILOVERS, RETRY_BUDGET_REFUSALS,
+    REQUESTS, TTFT, TPOT, ITL, E2E, QUEUE, TOKENS, IN_FLIGHT, CONNECTIONS, RETRIES, FAILOVERS, RESUMES, UNRESUMED,
+    RESUME_GAP, RETRY_BUDGET_REFUSALS,
     CANCELS, ENDPOINT_STATE, ENDPOINT_IN_FLIGHT, ENDPOINT_REQUESTS, ENDPOINT_FAILURES, JOURNAL_DROPPED, JOURNAL_PENDING,
     LOG_DROPPED, LEDGER_LAG, REPLICA_PHASE, REPLICA_RESTARTS, GATEWAY_RESTARTS,
 )  # fmt: skip

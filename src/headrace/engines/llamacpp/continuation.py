@@ -8,7 +8,9 @@ from headrace.engines.continuation import ContinuationRow, Fact, Trailing
 _TESTS = "tests/contract/test_llamacpp_dialect.py::"
 
 CONTINUATION = ContinuationRow(
-    apis=frozenset({ApiDialect.CHAT_COMPLETIONS, ApiDialect.MESSAGES, ApiDialect.RESPONSES}),
+    apis=frozenset(
+        {ApiDialect.CHAT_COMPLETIONS, ApiDialect.COMPLETIONS, ApiDialect.MESSAGES, ApiDialect.RESPONSES}
+    ),
     asked_with=MappingProxyType({"continue_final_message": True, "add_generation_prompt": False}),
     trailing=Trailing.CONTINUED,
     whole_echoes=Fact(holds=True, proved_by=_TESTS + "test_a_whole_continuation_repeats_what_was_there"),
@@ -17,5 +19,6 @@ CONTINUATION = ContinuationRow(
     keeps_reasoning=Fact(holds=False),
     counts_new_tokens=Fact(holds=True, proved_by=_TESTS + "test_a_continuation_counts_new_tokens_alone"),
     stops_in_new_text=Fact(holds=True, proved_by=_TESTS + "test_stop_strings_are_looked_for_in_new_words_alone"),
+    keeps_white_space=Fact(holds=True, proved_by=_TESTS + "test_white_space_before_the_seam_survives"),
 )
-"""It goes on with a last message of the assistant's asked or not, on all three APIs."""
+"""It goes on with a last message of the assistant's asked or not, on all three chat APIs."""

@@ -8,7 +8,7 @@ from headrace.engines.continuation import ContinuationRow, Fact, Trailing
 _TESTS = "tests/real/test_continuation_real.py::"
 
 CONTINUATION = ContinuationRow(
-    apis=frozenset({ApiDialect.CHAT_COMPLETIONS}),
+    apis=frozenset({ApiDialect.CHAT_COMPLETIONS, ApiDialect.COMPLETIONS}),
     asked_with=MappingProxyType({"continue_final_message": True}),
     trailing=Trailing.FOR_THE_USERS,
     whole_echoes=Fact(holds=False, proved_by=_TESTS + "test_a_whole_answer_has_the_new_words_alone"),
@@ -17,5 +17,6 @@ CONTINUATION = ContinuationRow(
     keeps_reasoning=Fact(holds=False),
     counts_new_tokens=Fact(holds=True, proved_by=_TESTS + "test_new_tokens_alone_are_counted"),
     stops_in_new_text=Fact(holds=True, proved_by=_TESTS + "test_stop_strings_are_looked_for_in_the_new_words"),
+    default_completion_tokens=16,
 )
 """`_handle_last_assistant_message`: what is not to be continued is put into the user's mouth."""

@@ -2,7 +2,7 @@
 
 from headrace.gateway.accounting.histogram import Histogram
 from headrace.ledger.record import RequestRecord
-from headrace.telemetry.catalogue import E2E, ITL, QUEUE, TPOT, TTFT, UNKNOWN_MODEL
+from headrace.telemetry.catalogue import E2E, ITL, QUEUE, RESUME_GAP, TPOT, TTFT, UNKNOWN_MODEL
 
 
 class ModelCounters:
@@ -17,9 +17,12 @@ class ModelCounters:
         "itl",
         "output_tokens",
         "queue",
+        "resume_gap",
+        "resumes",
         "retries",
         "tpot",
         "ttft",
+        "unresumed",
     )
 
     def __init__(self) -> None:
@@ -27,6 +30,10 @@ class ModelCounters:
         """Requests by (outcome, code)."""
         self.failovers: dict[str, int] = {}
         self.retries = 0
+        self.resumes: dict[str, int] = {}
+        """By cause."""
+        self.unresumed: dict[str, int] = {}
+        """By reason."""
         self.input_tokens = 0
         self.cached_input_tokens = 0
         self.output_tokens = 0
@@ -35,6 +42,7 @@ class ModelCounters:
         self.itl = Histogram(ITL.buckets)
         self.e2e = Histogram(E2E.buckets)
         self.queue = Histogram(QUEUE.buckets)
+        self.resume_gap = Histogram(RESUME_GAP.buckets)
 
     def count_end(self, record: RequestRecord) -> None:
         """A request has ended: its tokens as far as known, its times; E2E and TPOT only of completed ones."""

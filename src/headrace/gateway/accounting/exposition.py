@@ -54,6 +54,7 @@ class GatewayCollector(Collector):
         tokens = _counter(catalogue.TOKENS)
         retries = _counter(catalogue.RETRIES)
         failovers = _counter(catalogue.FAILOVERS)
+        resumes, unresumed = _counter(catalogue.RESUMES), _counter(catalogue.UNRESUMED)
         for name, counted in models.items():
             for (outcome, code), count in counted.ended.items():
                 requests.add_metric([name, outcome, code], count)
@@ -63,12 +64,17 @@ class GatewayCollector(Collector):
             retries.add_metric([name], counted.retries)
             for code, count in counted.failovers.items():
                 failovers.add_metric([name, code], count)
-        yield from (requests, tokens, retries, failovers)
+            for cause, count in counted.resumes.items():
+                resumes.add_metric([name, cause], count)
+            for reason, count in counted.unresumed.items():
+                unresumed.add_metric([name, reason], count)
+        yield from (requests, tokens, retries, failovers, resumes, unresumed)
         yield _histograms(catalogue.TTFT, models, lambda counted: counted.ttft)
         yield _histograms(catalogue.TPOT, models, lambda counted: counted.tpot)
         yield _histograms(catalogue.ITL, models, lambda counted: counted.itl)
         yield _histograms(catalogue.E2E, models, lambda counted: counted.e2e)
         yield _histograms(catalogue.QUEUE, models, lambda counted: counted.queue)
+        yield _histograms(catalogue.RESUME_GAP, models, lambda counted: counted.resume_gap)
 
     def _worker(self, sample: WorkerSample) -> Iterator[Metric]:
         yield _single(_gauge(catalogue.IN_FLIGHT), sample.in_flight)

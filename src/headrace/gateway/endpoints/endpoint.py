@@ -104,6 +104,12 @@ class Endpoint:
         """Ejected for failures, but not known to be dead."""
         return not self.is_draining and self.state is EndpointState.EJECTED
 
+    def is_deserted(self, *, can_move: bool) -> bool:
+        """Whether a silent answer from here is given up soon: nobody listens, or, where the answer can go on elsewhere,
+        probes have found the endpoint not to be in order.
+        """
+        return self.nobody_listens or (can_move and self.state is EndpointState.NOT_READY)
+
     def adopt(self, plan: PoolPlan, address: EndpointAddress) -> None:
         """Follow a new plan; state, counters and connections stay."""
         self.plan, self.address, self.is_draining = plan, address, address.is_draining

@@ -31,6 +31,22 @@ class CallerStream:
     has_sent: bool = False
     """The commit point is passed: the caller has bytes of an answer."""
     last_output_mono_s: float = 0.0
+    earlier_events: int = 0
+    """Output events of the attempts before this one."""
+    is_resumed: bool = False
+    """The attempt under way goes on with what an earlier one began, and has not said anything yet."""
+
+    @property
+    def output_events(self) -> int:
+        """Output events so far, of all attempts."""
+        return self.earlier_events + self.watch.output_events
+
+    def go_on(self, watch: StreamWatch) -> None:
+        """Another engine's answer goes on with the stream."""
+        self.earlier_events += self.watch.output_events
+        self.watch = watch
+        self.cutter = self.cutter.fresh()
+        self.is_resumed = True
 
     def feed(self, data: bytes, now_mono_s: float) -> bool:
         """Take bytes of an answer, and send on what is whole of them; True where there is more to do than to wait.
@@ -60,11 +76,15 @@ class CallerStream:
         return watch.is_done or watch.error is not None
 
     def _note_output(self, events: int, *, is_first: bool, now_mono_s: float) -> None:
-        if is_first:
+        if is_first and not self.is_resumed:
             if self.account.first_output_mono_s is None:
                 self.account.first_output_mono_s = now_mono_s
         else:
-            self.meters.itl.observe(now_mono_s - self.last_output_mono_s)
+            gap_s = now_mono_s - (self.last_output_mono_s or self.last_sent_mono_s)
+            self.meters.itl.observe(gap_s)
+            if self.is_resumed:
+                self.is_resumed = False
+                self.meters.resume_gap.observe(gap_s)
         if events > 1:
             self.meters.itl.observe(0.0, events - 1)
         self.last_output_mono_s = now_mono_s

@@ -15,22 +15,21 @@ from headrace.engines.contract import EngineError
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.endpoints.load import Claim
 from headrace.gateway.forwarding.attempt_request import attempt_body, attempt_head
-from headrace.gateway.forwarding.caller_stream import HEARTBEAT, CallerStream
+from headrace.gateway.forwarding.caller_stream import CallerStream
+from headrace.gateway.forwarding.core.bars import ResumeCause
 from headrace.gateway.forwarding.core.failover import AttemptFailed, Decision, NextStep, decide
-from headrace.gateway.forwarding.core.patience import judge_stall, judge_unanswered
 from headrace.gateway.forwarding.in_band import error_event
 from headrace.gateway.forwarding.phase import ENDED, ERROR, PAUSE, SENT, STREAM, TAIL, WHOLE, Phase
 from headrace.gateway.forwarding.ports import FAILURE_TEXT, DeliveryAccount, Ending, ForwardingSettings, Meters
-from headrace.gateway.forwarding.streams.watch import watch_for
+from headrace.gateway.forwarding.resumption import Resumption, begin_stream
 from headrace.gateway.forwarding.whole_answer import read_envelope, without_echo
 from headrace.gateway.http.connection_pool import Sending
 from headrace.gateway.http.engine_connection import LossReason
 from headrace.gateway.http.exchange import Exchange
 from headrace.gateway.http.sse import EventCutter, EventTooLargeError
-from headrace.gateway.http.wire import STREAM_HEAD
 
-TAIL_S = 5.0
-"""An engine that has sent the end marker gets so long to end its HTTP message before it is cut. Chosen."""
+RESUME_PAUSE_S = 0.1
+"""Between two looks for an endpoint to go on at, where none is ready. Chosen."""
 
 
 @dataclass(slots=True, eq=False)
@@ -63,6 +62,10 @@ class Delivery:
     pause: asyncio.TimerHandle | None = None
     stream: CallerStream | None = None
     """There from the head of a streamed answer on."""
+    resumption: Resumption | None = None
+    """There from the first break of a stream that the caller has a part of: every later attempt goes on with it."""
+    move_mono_s: float | None = None
+    """When the stream leaves its endpoint, which is being taken away."""
     body: list[bytes] = field(init=False)
     """Of an answer that is no stream; there from its head on."""
     body_bytes: int = 0
@@ -75,23 +78,24 @@ class Delivery:
         """Watch the caller while the request waits for `start`, which may come or not: it may be ended before."""
         self.exchange.source = self
 
-    def start(self, first: Claim | None = None, endpoint: Endpoint | None = None) -> None:
+    def start(self, first: Claim | None = None) -> None:
         """Make the first attempt, at the endpoint that admission has claimed for it, where it has; whatever happens
         then ends in `Ending`, once.
         """
+        self.claim = first
         self.exchange.source = self
         self.settings.budget.count_request()
-        if first is None or endpoint is None:
+        if first is None:
             self._try_next()
             return
-        self.claim = first
-        self._attempt(endpoint)
+        assert isinstance(first.place, Endpoint)
+        self._attempt(first.place)
 
     def withdraw(self) -> bool:
         """Take the request back from its engine, to be held again; False where an answer has begun."""
-        if self.phase is not SENT:
+        if self.phase is not SENT or self.stream is not None:
             return False
-        self._cancel_attempt()
+        self.cancel_attempt()
         self._start_over()
         self.tried = ()
         self.account.dispatched_mono_s = None
@@ -136,7 +140,8 @@ class Delivery:
             account.dispatched_mono_s = now
         account.endpoint, account.pool = endpoint.endpoint_id, endpoint.plan.name
         account.engine = endpoint.plan.engine
-        body = attempt_body(request, endpoint, account.caller)
+        resumption = self.resumption
+        body = attempt_body(request, endpoint, account.caller) if resumption is None else resumption.body
         name = b"%d%b" % (account.attempts, b"b" if fresh else b"")
         head = attempt_head(request, endpoint, self.extra_lines, name, len(body))
         self.endpoint = endpoint
@@ -153,7 +158,8 @@ class Delivery:
         if claim is not None:
             claim.free()
 
-    def _cancel_attempt(self) -> None:
+    def cancel_attempt(self) -> None:
+        """Close the attempt under way at its engine, which is how the engine learns that nobody waits any more."""
         sending, self.sending = self.sending, None
         if sending is not None:
             sending.cancel()
@@ -172,14 +178,7 @@ class Delivery:
             self.phase = ERROR
         elif self.request.is_stream and headers.get(b"content-type", b"").startswith(b"text/event-stream"):
             self.phase = STREAM
-            self.stream = CallerStream(
-                self.exchange,
-                self.account,
-                self.meters,
-                self.reply_lines,
-                watch_for(self.request),
-                EventCutter(self.settings.event_bytes),
-            )
+            self._stream_begun()
         else:
             self.phase = WHOLE
 
@@ -194,7 +193,7 @@ class Delivery:
             self.body.append(data)
             self.body_bytes += len(data)
             if self.body_bytes > self.settings.response_bytes:
-                self._cancel_and_fail(
+                self.cancel_and_fail(
                     ErrorCode.STREAM_BROKEN, f"answer larger than {self.settings.response_bytes} bytes"
                 )
 
@@ -225,16 +224,18 @@ class Delivery:
     def _whole_complete(self) -> None:
         body = self.body[0] if len(self.body) == 1 else b"".join(self.body)
         envelope = read_envelope(body)
-        if envelope is None:
-            self._attempt_failed(ErrorCode.STREAM_BROKEN, "the answer is not JSON")
+        if envelope is None or self.resumption is not None:
+            is_json = envelope is not None
+            self._attempt_failed(ErrorCode.STREAM_BROKEN, f"the answer is {'no stream' if is_json else 'not JSON'}")
             return
         failure = envelope.failure
         if failure is not None:
             self._refused(500, failure)
             return
         self.account.usage = envelope.counted_usage  # a whole answer shows no first token: TTFT is not measured
-        if self.request.rewrites is not None:
-            body = self._without_echo(body)
+        rewrite = (self.request.rewrites or {}).get(self.account.pool or "")
+        if rewrite is not None and rewrite.echo is not None:
+            body = without_echo(body, rewrite.echo)
         self._succeeded()
         if self.exchange.is_streaming:  # a heartbeat has promised a stream, the engine answered whole
             self.exchange.send(b"data: " + body + b"\n\ndata: [DONE]\n\n")
@@ -243,11 +244,6 @@ class Delivery:
             self.exchange.respond(200, self.reply_lines + b"content-type: application/json\r\n", body)
         self.phase = ENDED
         self.ending.delivered(200, envelope.id)
-
-    def _without_echo(self, body: bytes) -> bytes:
-        """The answer without the beginning that the caller sent and the engine repeats."""
-        rewrite = (self.request.rewrites or {}).get(self.account.pool or "")
-        return body if rewrite is None or rewrite.echo is None else without_echo(body, rewrite.echo)
 
     def _refused(self, status: int, body: bytes) -> None:
         endpoint = self.endpoint
@@ -264,6 +260,18 @@ class Delivery:
 
     # --- streams
 
+    def _stream_begun(self) -> None:
+        settings, endpoint, resumption = self.settings, self.endpoint, self.resumption
+        if resumption is not None and self.stream is not None:
+            self.stream.go_on(resumption.watch())
+            if self.is_paused and self.sending is not None:
+                self.sending.pause()
+            return
+        if endpoint is not None:
+            watch = begin_stream(self.request, endpoint, settings.resume)
+            cutter = EventCutter(settings.event_bytes)
+            self.stream = CallerStream(self.exchange, self.account, self.meters, self.reply_lines, watch, cutter)
+
     def _stream_bytes(self, data: bytes, now: float) -> None:
         stream = self.stream
         if stream is None:
@@ -271,7 +279,7 @@ class Delivery:
         try:
             has_more = stream.feed(data, now)
         except EventTooLargeError:
-            self._cancel_and_fail(ErrorCode.STREAM_BROKEN, f"event larger than {self.settings.event_bytes} bytes")
+            self.cancel_and_fail(ErrorCode.STREAM_BROKEN, f"event larger than {self.settings.event_bytes} bytes")
             return
         claim = self.claim
         if claim is not None and claim.is_prefilling and stream.watch.output_events:
@@ -284,8 +292,11 @@ class Delivery:
             self._stream_done(stream)
 
     def _stream_done(self, stream: CallerStream) -> None:
+        if stream.watch.is_cut_short and self.sending is not None:
+            self.sending.cancel()
+            self.sending = None
         self.phase = TAIL if self.sending is not None else ENDED
-        self._note_usage()
+        self.note_usage()
         self._succeeded()
         self.exchange.end_stream()
         self.ending.delivered(200, stream.watch.answer_id)
@@ -304,21 +315,27 @@ class Delivery:
             return
         error = endpoint.driver.translate_error(500, payload)
         if RequestError(error.code, "").spec.may_fail_over:
-            self._cancel_and_fail(ErrorCode.STREAM_BROKEN, "error event", engine_error=error)
+            self.cancel_and_fail(ErrorCode.STREAM_BROKEN, "error event", engine_error=error)
             return
         self.account.detail = f"{endpoint.endpoint_id}: error event"
-        self._note_usage()
-        self._cancel_attempt()
+        self.note_usage()
+        self.cancel_attempt()
         self._fail(RequestError(error.code, error.message, param=error.param, figures=error.figures))
 
-    def _note_usage(self) -> None:
+    def note_usage(self) -> None:
+        """Bring the account up to what the caller was sent."""
         if self.stream is not None:
             watch = self.stream.watch
-            self.account.output_events += watch.output_events
+            self.account.output_events = self.stream.output_events
             if watch.usage is not None:
                 self.account.usage = watch.usage
 
     # --- ends
+
+    def tail_is_cut(self) -> None:
+        """The caller has everything, and the engine does not end its message."""
+        self.cancel_attempt()
+        self.phase = ENDED
 
     def _succeeded(self) -> None:
         endpoint, self.endpoint = self.endpoint, None
@@ -328,7 +345,8 @@ class Delivery:
         if claim is not None:
             claim.free()
 
-    def _cancel_and_fail(self, code: ErrorCode, detail: str, *, engine_error: EngineError | None = None) -> None:
+    def cancel_and_fail(self, code: ErrorCode, detail: str, *, engine_error: EngineError | None = None) -> None:
+        """The attempt under way is given up by the engine's fault."""
         sending, self.sending = self.sending, None
         if sending is not None:
             sending.cancel()
@@ -342,7 +360,7 @@ class Delivery:
         if endpoint is None:
             return
         now = monotonic()
-        self._note_usage()
+        self.note_usage()
         self._leave_endpoint()
         # One request blames an endpoint once, however often it tries there: a poisonous request ejects nobody.
         is_blamed = is_refused or self.tried.count(endpoint) == 1
@@ -352,11 +370,18 @@ class Delivery:
             is_out = is_blamed and endpoint.request_failed(detail, now, is_refused=is_refused)
         if is_out:
             settings.budget.add_reserve(endpoint.in_flight + 1)
+            settings.resume.budget.add_reserve(endpoint.in_flight + 1)
         self.account.detail = f"{endpoint.endpoint_id}: {detail}"
+        if self.stream is not None and self.stream.has_sent:
+            if is_refused and self.resumption is not None:
+                self.resumption.was_refused()
+            cause = ResumeCause.STALLED if code is ErrorCode.STREAM_STALLED else ResumeCause.DIED
+            self.resume(self.stream, endpoint, cause, now, is_told=engine_error is not None)
+            return
         event = AttemptFailed(
             code=code,
             attempts=self.account.attempts,
-            is_content_sent=self.stream is not None and self.stream.has_sent,
+            is_content_sent=False,
             has_other_endpoint=settings.candidates.has_other(self.request, self.tried),
         )
         decision = decide(event, settings.retry, settings.budget, now_mono_s=now, jitter=random())  # noqa: S311
@@ -377,6 +402,36 @@ class Delivery:
             retry_after_s = engine_error.retry_after_s if engine_error else None
             message = f"{text} ({self.account.attempts} attempts); retry, or ask the operator"
             self._fail(RequestError(code, message, retry_after_s=retry_after_s))
+
+    # --- resume
+
+    def resume(
+        self, stream: CallerStream, endpoint: Endpoint, cause: ResumeCause, now: float, *, is_told: bool = False
+    ) -> None:
+        """The caller has a part of an answer that nobody goes on with: go on elsewhere, or end it."""
+        if self.resumption is None:
+            self.resumption = Resumption(self.request, self.account.caller, self.settings.resume, self.meters)
+        self.resumption.broke(stream.watch, endpoint.driver.dialect.continuation, cause, now, is_told=is_told)
+        self._go_on(self.resumption)
+
+    def _go_on(self, resumption: Resumption) -> None:
+        self.phase, self.pause = PAUSE, None
+        try:
+            step = resumption.step(self.settings.candidates, self.tried, monotonic())
+            if step is None:
+                self.pause = self.settings.loop.call_later(RESUME_PAUSE_S, self._go_on, resumption)
+            elif isinstance(step, Endpoint):
+                self._attempt(step)
+            elif isinstance(step, RequestError):
+                self.account.detail = f"{self.account.detail}; {step.message}"
+                self._fail(step)
+            else:
+                self.phase = ENDED
+                self.exchange.send(step)
+                self.exchange.end_stream()
+                self.ending.delivered(200, None)
+        except Exception as bug:  # noqa: BLE001 (boundary of the timer)
+            self.crashed(bug)
 
     def _start_over(self) -> None:
         self.phase = PAUSE
@@ -416,8 +471,8 @@ class Delivery:
         """End from outside: caller gone, deadline passed, gateway draining. The engine is told at once."""
         if self.pause is not None:
             self.pause.cancel()
-        self._note_usage()
-        self._cancel_attempt()
+        self.note_usage()
+        self.cancel_attempt()
         self._fail(error)
 
     def crashed(self, bug: Exception) -> None:
@@ -427,52 +482,6 @@ class Delivery:
             self.ending.failed(error)  # the bug may have come between the end and its settlement
         else:
             self.end(error)
-
-    # --- time
-
-    def sweep(self, now: float) -> None:
-        """Enforce time-outs and send heartbeats; called every SWEEP_INTERVAL_S."""
-        if self.phase is TAIL:
-            if now - self._last_sent() > TAIL_S:
-                self._cancel_attempt()
-                self.phase = ENDED
-            return
-        if self.deadline_mono_s is not None and now > self.deadline_mono_s:
-            self.end(RequestError(ErrorCode.DEADLINE_EXCEEDED, "the deadline of x-request-timeout passed"))
-            return
-        if self.endpoint is not None:
-            if self.claim is not None:
-                self.claim.grow(self.output_tokens)
-            self._check_silence(self.endpoint, now)
-        heartbeat_s = self.settings.heartbeat_s
-        if heartbeat_s is not None and self.request.is_stream and now - self._last_sent() > heartbeat_s:
-            self._send_heartbeat(now)
-
-    def _last_sent(self) -> float:
-        return (
-            self.last_sent_mono_s if self.stream is None else max(self.last_sent_mono_s, self.stream.last_sent_mono_s)
-        )
-
-    def _check_silence(self, endpoint: Endpoint, now: float) -> None:
-        plan = endpoint.plan
-        if self.phase is SENT:
-            bound_s = plan.first_token_timeout_s if self.request.is_stream else plan.answer_timeout_s
-            silence = judge_unanswered(now - self.attempt_mono_s, bound_s)
-        elif not self.is_paused:
-            silent_s = now - self.last_block_mono_s
-            silence = judge_stall(silent_s, plan.stall_timeout_s, is_deserted=endpoint.nobody_listens)
-        else:
-            return
-        if silence is not None:
-            self._cancel_and_fail(silence.code, silence.detail)
-
-    def _send_heartbeat(self, now: float) -> None:
-        if self.phase is ENDED or self.is_paused:
-            return
-        if not self.exchange.is_streaming:
-            self.exchange.begin_stream(self.reply_lines + STREAM_HEAD)
-        self.last_sent_mono_s = now
-        self.exchange.send(HEARTBEAT)
 
     def __repr__(self) -> str:
         where = self.endpoint.endpoint_id if self.endpoint else "nowhere"

@@ -1,7 +1,9 @@
 """All deliveries of one worker: starts them, watches their clocks, ends what is left when the worker must go."""
 
 from headrace.domain.errors import ErrorCode, RequestError
+from headrace.gateway.endpoints.load import Claim
 from headrace.gateway.forwarding.delivery import Delivery
+from headrace.gateway.forwarding.tending import tend
 
 
 class Dispatcher:
@@ -10,10 +12,10 @@ class Dispatcher:
     def __init__(self) -> None:
         self._active: set[Delivery] = set()
 
-    def dispatch(self, delivery: Delivery) -> None:
-        """Start a delivery and watch it to its end."""
+    def dispatch(self, delivery: Delivery, claim: Claim | None = None) -> None:
+        """Start a delivery, where it was claimed, and watch it to its end."""
         self._active.add(delivery)
-        delivery.start()
+        delivery.start(claim)
 
     def hold(self, delivery: Delivery) -> None:
         """Watch a delivery that waits to be started: its caller may leave, its deadline may pass."""
@@ -28,7 +30,7 @@ class Dispatcher:
         """Let every delivery look at its clocks."""
         for delivery in list(self._active):
             try:
-                delivery.sweep(now_mono_s)
+                tend(delivery, now_mono_s)
             except Exception as bug:  # noqa: BLE001 (boundary of one request)
                 delivery.crashed(bug)
             if delivery.is_over:

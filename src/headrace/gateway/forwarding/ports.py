@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Protocol
 
+from headrace.declaration.gateway_plan import ResumePlan
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import InferenceRequest
 from headrace.domain.tenant import Caller
@@ -37,9 +38,16 @@ class Meters(Protocol):
 
     retries: int
     failovers: dict[str, int]
+    resumes: dict[str, int]
+    """By ResumeCause."""
+    unresumed: dict[str, int]
+    """Streams that broke and were not resumed, by ResumeBar."""
 
     @property
     def itl(self) -> GapHistogram: ...
+
+    @property
+    def resume_gap(self) -> GapHistogram: ...
 
 
 class Candidates(Protocol):
@@ -77,6 +85,32 @@ class WorkerMeters(Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
+class ResumeSettings:
+    """`gateway.resume`."""
+
+    budget: RetryBudget
+    enabled: bool = True
+    max_resumes: int = 2
+    wait_s: float = 10.0
+    drain_after_s: float = 2.0
+    kept_bytes: int = 1048576
+    seeded: bool = False
+
+
+def resume_settings(plan: ResumePlan, budget: RetryBudget) -> ResumeSettings:
+    """Forwarding's view of `gateway.resume`."""
+    return ResumeSettings(
+        budget=budget,
+        enabled=plan.enabled,
+        max_resumes=plan.max_resumes,
+        wait_s=plan.wait_s,
+        drain_after_s=plan.drain_after_s,
+        kept_bytes=plan.kept_bytes,
+        seeded=plan.seeded,
+    )
+
+
+@dataclass(slots=True, kw_only=True)
 class ForwardingSettings:
     """Forwarding's part of the plan, and what all deliveries share. Replaced whole by a new plan."""
 
@@ -84,6 +118,7 @@ class ForwardingSettings:
     candidates: Candidates
     budget: RetryBudget
     retry: RetryLimits
+    resume: ResumeSettings
     meters: WorkerMeters
     event_bytes: int
     response_bytes: int

@@ -25,6 +25,10 @@ class EventCutter:
         """Bytes of an event that is not complete yet."""
         self._limit_bytes = limit_bytes
 
+    def fresh(self) -> "EventCutter":
+        """A cutter with the same limit, for another stream of bytes."""
+        return EventCutter(self._limit_bytes)
+
     def feed(self, block: bytes) -> bytes:
         """Return the complete events so far; may be empty. Raises: EventTooLargeError."""
         if not self.rest and block.endswith(EVENT_ENDS):

@@ -3,6 +3,7 @@
 import msgspec
 
 from headrace.domain.usage import TokenUsage
+from headrace.gateway.forwarding.core.bars import Had, ResumeBar
 from headrace.gateway.forwarding.streams.watch import FAILED_REASONS, UNFINISHED, Usage, aborted
 from headrace.gateway.http.sse import event_field, iter_events
 
@@ -14,6 +15,10 @@ class Delta(msgspec.Struct):
     refusal: str | None = None
     tool_calls: msgspec.Raw = msgspec.Raw(b"null")
     function_call: msgspec.Raw = msgspec.Raw(b"null")
+
+    @property
+    def has_call(self) -> bool:
+        return bytes(self.tool_calls) not in (b"null", b"[]") or bytes(self.function_call) != b"null"
 
 
 class Choice(msgspec.Struct):
@@ -31,7 +36,21 @@ class Choice(msgspec.Struct):
             return False
         if delta.content or delta.reasoning_content or delta.reasoning or delta.refusal:
             return True
-        return bytes(delta.tool_calls) not in (b"null", b"[]") or bytes(delta.function_call) != b"null"
+        return delta.has_call
+
+    @property
+    def bar(self) -> ResumeBar | None:
+        """What of this piece a continuation of its text could not go on with."""
+        if self.index:
+            return ResumeBar.CHOICES
+        delta = self.delta
+        if delta is None:
+            return None
+        if delta.reasoning_content or delta.reasoning:
+            return ResumeBar.REASONING
+        if delta.refusal:
+            return ResumeBar.FIELD
+        return ResumeBar.TOOLS if delta.has_call else None
 
 
 class Chunk(msgspec.Struct):
@@ -42,6 +61,7 @@ class Chunk(msgspec.Struct):
 
 
 _decode = msgspec.json.Decoder(Chunk).decode
+_decode_text = msgspec.json.Decoder(str).decode
 LEARNING_EVENTS = 16
 """Output events between two looks at what a plain event looks like: bounds what learning in vain costs. Chosen."""
 _NULL_USAGE = (b',"usage":null', b', "usage": null')
@@ -50,17 +70,19 @@ _NULL_USAGE = (b',"usage":null', b', "usage": null')
 class ChunkWatch:
     """See `StreamWatch`. `hides_usage`: we asked for usage, the caller did not, so it goes out again.
 
+    `bar`: why the stream's text is not kept for a resume; None: it is.
     1. Nearly every block is one event that differs from an earlier one in nothing but its text: the bytes before and
        after are compared, and the text between them holds no quote, so that it ends where it seems to.
-    2. Other blocks are searched: output has begun and nothing in the block can be an end, an error, a finish, usage, or
-       a piece without output (the role of another choice, empty text). A marker inside generated text is escaped in
-       JSON, or at worst takes the long way.
+    2. Other blocks of a stream whose text is not kept are searched: output has begun and nothing in the block can be
+       an end, an error, a finish, usage, or a piece without output (the role of another choice, empty text). A marker
+       inside generated text is escaped in JSON, or at worst takes the long way.
     3. The long way: every event is decoded.
     """
 
     __slots__ = (
         "_begun",
         "_finished",
+        "_first_event",
         "_head",
         "_hides_usage",
         "_is_usage_final",
@@ -68,15 +90,21 @@ class ChunkWatch:
         "_tail",
         "_text_at",
         "answer_id",
+        "bar",
         "error",
         "has_output",
+        "is_cut_short",
         "is_done",
+        "kept",
         "output_events",
         "usage",
     )
 
-    def __init__(self, *, hides_usage: bool) -> None:
+    def __init__(self, *, hides_usage: bool, bar: ResumeBar | None = ResumeBar.OFF) -> None:
         self._hides_usage = hides_usage
+        self.bar = bar
+        self.kept: bytearray | None = bytearray() if bar is None else None
+        self._first_event = b""
         self._begun: set[int] = set()
         self._finished: set[int] = set()
         """Indexes of choices. One that has begun and not finished at the end mark was cut: vLLM sends it even so."""
@@ -88,22 +116,52 @@ class ChunkWatch:
         """So many output events must have come before the look of a plain event is learned anew."""
         self.has_output = False
         self.output_events = 0
-        self.is_done = False
+        self.is_done = self.is_cut_short = False
         self.error: bytes | None = None
         self.usage: TokenUsage | None = None
         self.answer_id: str | None = None
 
     def feed(self, block: bytes) -> bytes:
+        kept = self.kept
         if self._text_at and block.startswith(self._head) and block.endswith(self._tail):
             text = block[self._text_at : -len(self._tail)]
             if text and b'"' not in text:
                 self.output_events += 1
+                if kept is not None:
+                    kept += text
+                return block
+            if kept is not None and self._are_plain(text, kept):
                 return block
         return self._feed_other(block)
+
+    def had(self) -> Had | ResumeBar:
+        if self._finished and not self._begun - self._finished:
+            return Had(text="", tokens=self.output_events, first_event=self._first_event, is_finished=True)
+        if self.kept is None:
+            return self.bar or ResumeBar.OFF
+        try:
+            text = _decode_text(b'"%b"' % self.kept)
+        except (msgspec.MsgspecError, ValueError):  # half an escaped character: no engine is known to send it
+            return ResumeBar.FIELD
+        return Had(text=text, tokens=self.output_events, first_event=self._first_event)
+
+    def stop_keeping(self, bar: ResumeBar) -> None:
+        self.kept, self.bar = None, bar
+
+    def _are_plain(self, text: bytes, kept: bytearray) -> bool:
+        """Several plain events that arrived together, of which `text` is all between the first text and the last."""
+        texts = text.split(self._tail + self._head)
+        joined = b"".join(texts)
+        if len(texts) == 1 or b'"' in joined or not all(texts):
+            return False
+        self.output_events += len(texts)
+        kept += joined
+        return True
 
     def _feed_other(self, block: bytes) -> bytes:
         if (
             self.has_output
+            and self.kept is None
             and b'"usage"' not in block
             and b"[DONE]" not in block
             and b'"error"' not in block
@@ -163,6 +221,7 @@ class ChunkWatch:
         try:
             chunk = _decode(payload)
         except (msgspec.MsgspecError, ValueError, RecursionError):
+            self.stop_keeping(ResumeBar.FIELD)
             return True  # not ours to judge: the caller gets what the engine said
         if bytes(chunk.error) != b"null" or chunk.object == "error":  # SGLang and TensorRT-LLM have flat ones too
             self.error = payload
@@ -180,12 +239,25 @@ class ChunkWatch:
             if choice.finish_reason:
                 self._finished.add(choice.index)
             has_output |= choice.has_output
+            if self.kept is not None:
+                self._keep(choice, self.kept)
+        if chunk.choices and not self._first_event:
+            self._first_event = event
         if has_output:
             self.has_output = True
             self.output_events += 1
             if chunk.usage is None and not self._finished:
                 self._learn(event)
         return True
+
+    def _keep(self, choice: Choice, kept: bytearray) -> None:
+        bar = choice.bar
+        if bar is not None:
+            self.stop_keeping(bar)
+            return
+        text = choice.text or (choice.delta.content if choice.delta is not None else None)
+        if text:
+            kept += msgspec.json.encode(text)[1:-1]
 
     def _learn(self, event: bytes) -> None:
         """Remember how an event with output and nothing else looks; now and then, as some engines date each one."""

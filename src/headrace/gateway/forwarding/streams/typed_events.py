@@ -3,6 +3,7 @@
 import msgspec
 
 from headrace.domain.usage import TokenUsage
+from headrace.gateway.forwarding.core.bars import Had, ResumeBar
 from headrace.gateway.forwarding.streams.watch import UNFINISHED, Usage
 from headrace.gateway.http.sse import event_field, iter_events
 
@@ -26,28 +27,68 @@ class TypedEvent(msgspec.Struct):
     response: Answer | None = None
     message: Answer | str | None = None
     usage: Usage | None = None
+    index: int | None = None
+    delta: msgspec.Raw = msgspec.Raw(b"null")
+    content_block: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class TextDelta(msgspec.Struct):
+    type: str = ""
+    text: str = ""
 
 
 _decode = msgspec.json.Decoder(TypedEvent).decode
+_decode_delta = msgspec.json.Decoder(TextDelta).decode
 
 
 class TypedEventWatch:
     """See `StreamWatch`. Usage is part of these dialects: nothing is asked for and nothing taken out."""
 
-    __slots__ = ("_is_aborted", "answer_id", "error", "has_output", "is_done", "output_events", "usage")
+    __slots__ = (
+        "_first_event",
+        "_has_stop_reason",
+        "_is_aborted",
+        "_is_open",
+        "answer_id",
+        "bar",
+        "error",
+        "has_output",
+        "is_cut_short",
+        "is_done",
+        "kept",
+        "output_events",
+        "usage",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, *, bar: ResumeBar | None = ResumeBar.OFF) -> None:
+        self.bar = bar
+        self.kept: bytearray | None = bytearray() if bar is None else None
+        self._first_event = b""
+        self._is_open = False
+        """Of Anthropic's dialect: the content block with the text has begun."""
+        self._has_stop_reason = False
         self._is_aborted = False
         """The stop reason is null (Anthropic's dialect): vLLM says so of a request that it gave up."""
         self.has_output = False
         self.output_events = 0
-        self.is_done = False
+        self.is_done = self.is_cut_short = False
         self.error: bytes | None = None
         self.usage: TokenUsage | None = None
         self.answer_id: str | None = None
 
     def feed(self, block: bytes) -> bytes:
         return b"".join([event for event in iter_events(block) if self._passes(event)])
+
+    def had(self) -> Had | ResumeBar:
+        if self._has_stop_reason and not self._is_aborted:
+            return Had(text="", tokens=self.output_events, first_event=self._first_event, is_finished=True)
+        if self.kept is None:
+            return self.bar or ResumeBar.OFF
+        text = self.kept.decode("utf-8", "replace")
+        return Had(text=text, tokens=self.output_events, first_event=self._first_event, is_open=self._is_open)
+
+    def stop_keeping(self, bar: ResumeBar) -> None:
+        self.kept, self.bar = None, bar
 
     def _passes(self, event: bytes) -> bool:
         if self.error is not None:
@@ -62,6 +103,7 @@ class TypedEventWatch:
         try:
             typed = _decode(payload)
         except (msgspec.MsgspecError, ValueError, RecursionError):
+            self.stop_keeping(ResumeBar.FIELD)
             return True
         if typed.type == "error" or (not typed.type and payload.lstrip().startswith(b'{"error"')):
             self.error = payload
@@ -71,12 +113,32 @@ class TypedEventWatch:
             self.error = _failure(typed.response)
             return False
         if typed.type == "message_delta":
+            self._has_stop_reason = True
             self._is_aborted = any(nothing in payload for nothing in NO_STOP_REASON)
         elif typed.type == "message_stop" and self._is_aborted:
             self.error = UNFINISHED
             return False
         self._learn(typed)
+        if self.kept is not None:
+            self._keep(typed, event, self.kept)
         return True
+
+    def _keep(self, typed: TypedEvent, event: bytes, kept: bytearray) -> None:
+        """Keep the text of a message that has one block of text and nothing else."""
+        if typed.type == "message_start":
+            self._first_event = event
+        elif typed.type == "content_block_start":
+            is_text = typed.index == 0 and _decode_delta(typed.content_block).type == "text"
+            self._is_open = True
+            if not is_text:
+                self.stop_keeping(ResumeBar.TOOLS)
+        elif typed.type == "content_block_delta":
+            delta = _decode_delta(typed.delta)
+            kept += delta.text.encode()
+            if delta.type != "text_delta":
+                self.stop_keeping(ResumeBar.TOOLS)
+        elif typed.type == "content_block_stop":
+            self.stop_keeping(ResumeBar.FIELD)  # what follows the block, and why it ended, only that engine knows
 
     def _learn(self, typed: TypedEvent) -> None:
         answer = typed.response or (typed.message if isinstance(typed.message, Answer) else None)

@@ -6,6 +6,7 @@ import msgspec
 
 from headrace.domain.request import ApiDialect, InferenceRequest
 from headrace.domain.usage import TokenUsage
+from headrace.gateway.forwarding.core.bars import Had, ResumeBar
 
 FAILED_REASONS = frozenset({"abort", "aborted", "error", "cancelled", "timeout"})
 """Finish reasons by which an engine says that it gave up: not an answer. Sources: vllm/v1/engine/__init__.py
@@ -26,20 +27,54 @@ class StreamWatch(Protocol):
     Concurrency: one stream. Bytes pass unchanged wherever nothing must be taken out.
     """
 
-    has_output: bool
-    """The first output token has come (not merely a role or a heartbeat)."""
-    output_events: int
-    """Events with output so far; equals tokens where the engine sends one per event."""
-    is_done: bool
-    """The dialect's own end marker has come, and no error before it."""
-    error: bytes | None
-    """The engine's in-band error, as the JSON of its event; what followed it was dropped."""
-    usage: TokenUsage | None
-    answer_id: str | None
-    """Id of the answer, for dialects whose answers can be continued by id."""
+    @property
+    def has_output(self) -> bool:
+        """The first output token has come (not merely a role or a heartbeat)."""
+        ...
+
+    @property
+    def output_events(self) -> int:
+        """Events with output so far; equals tokens where the engine sends one per event."""
+        ...
+
+    @property
+    def is_done(self) -> bool:
+        """The dialect's own end marker has come, and no error before it."""
+        ...
+
+    @property
+    def is_cut_short(self) -> bool:
+        """It is done though the engine goes on: a stop text came that lay across a seam."""
+        ...
+
+    @property
+    def error(self) -> bytes | None:
+        """The engine's in-band error, as the JSON of its event; what followed it was dropped."""
+        ...
+
+    @property
+    def usage(self) -> TokenUsage | None: ...
+
+    @property
+    def answer_id(self) -> str | None:
+        """Id of the answer, for dialects whose answers can be continued by id."""
+        ...
+
+    @property
+    def kept(self) -> bytearray | None:
+        """The text so far; None where the stream cannot be resumed, and nothing is kept."""
+        ...
 
     def feed(self, block: bytes) -> bytes:
         """Take whole events; return what goes on to the caller."""
+        ...
+
+    def had(self) -> Had | ResumeBar:
+        """What the caller has so far, or why a stream in this state cannot be resumed."""
+        ...
+
+    def stop_keeping(self, bar: ResumeBar) -> None:
+        """Forget the text: the stream is not resumed any more."""
         ...
 
 
@@ -80,12 +115,12 @@ class Usage(msgspec.Struct):
         return self.input_tokens + (self.cache_read_input_tokens or 0) + (self.cache_creation_input_tokens or 0)
 
 
-def watch_for(request: InferenceRequest) -> StreamWatch:
-    """Return the watcher of a stream in the request's dialect."""
+def watch_for(request: InferenceRequest, bar: ResumeBar | None = ResumeBar.OFF) -> StreamWatch:
+    """Return the watcher of a stream in the request's dialect; its text is kept where nothing bars it from a resume."""
     # Imported here, not above: the variants import this module for the contract.
     from headrace.gateway.forwarding.streams.chunks import ChunkWatch
     from headrace.gateway.forwarding.streams.typed_events import TypedEventWatch
 
     if request.dialect in (ApiDialect.CHAT_COMPLETIONS, ApiDialect.COMPLETIONS):
-        return ChunkWatch(hides_usage=request.adds_usage)
-    return TypedEventWatch()
+        return ChunkWatch(hides_usage=request.adds_usage, bar=bar)
+    return TypedEventWatch(bar=bar)

@@ -1,0 +1,174 @@
+"""A stream of chunks that goes on with another engine's: its events in the name of the first, without what the caller
+has, its usage corrected. Counterpart: `chunks.py`, which reads them.
+"""
+
+from typing import Any
+
+import msgspec
+
+from headrace.domain.usage import TokenUsage
+from headrace.gateway.forwarding.core.bars import Had, ResumeBar
+from headrace.gateway.forwarding.core.seam import Seam
+from headrace.gateway.forwarding.streams.chunks import ChunkWatch
+from headrace.gateway.http.sse import event_field, iter_events
+
+_SAME = ("id", "object", "created", "model", "system_fingerprint")
+"""Members that say which answer a chunk belongs to."""
+DONE = b"data: [DONE]\n\n"
+
+
+class ResumedChunks:
+    """See `StreamWatch`. Every event is decoded and written anew: what that costs is paid by resumed streams alone."""
+
+    def __init__(self, had: Had, seam: Seam, *, hides_usage: bool, guessed_input_tokens: int | None) -> None:
+        self._had = had
+        self._seam = seam
+        self._same = identity_of(had.first_event)
+        self._guessed_input_tokens = guessed_input_tokens
+        self._inner = ChunkWatch(hides_usage=hides_usage)
+        self._is_choice_over = False
+        self.kept: bytearray | None = bytearray(msgspec.json.encode(had.text)[1:-1])
+        self.bar: ResumeBar | None = None
+        self.is_cut_short = False
+        self.answer_id: str | None = None
+
+    @property
+    def has_output(self) -> bool:
+        return self._inner.has_output
+
+    @property
+    def output_events(self) -> int:
+        return self._inner.output_events
+
+    @property
+    def is_done(self) -> bool:
+        return self.is_cut_short or self._inner.is_done
+
+    @property
+    def error(self) -> bytes | None:
+        return None if self.is_cut_short else self._inner.error
+
+    @property
+    def usage(self) -> TokenUsage | None:
+        found = self._inner.usage
+        return None if found is None else corrected(found, self._had.tokens)
+
+    def feed(self, block: bytes) -> bytes:
+        passed: list[bytes] = []
+        for event in iter_events(self._inner.feed(block)):
+            passed.append(self._rewritten(event))
+            if self.is_cut_short:
+                break
+        return b"".join(passed)
+
+    def had(self) -> Had | ResumeBar:
+        tokens = self._had.tokens + self.output_events
+        if self._is_choice_over:
+            return Had(text="", tokens=tokens, first_event=self._had.first_event, is_finished=True)
+        if self.kept is None:
+            return self.bar or ResumeBar.OFF
+        text = msgspec.json.decode(b'"%b"' % self.kept, type=str)
+        return Had(text=text, tokens=tokens, first_event=self._had.first_event)
+
+    def stop_keeping(self, bar: ResumeBar) -> None:
+        self.kept, self.bar = None, bar
+
+    def _rewritten(self, event: bytes) -> bytes:
+        payload = event_field(event, b"data")
+        if payload is None or payload.strip() == b"[DONE]":
+            return event
+        try:
+            chunk: dict[str, Any] = msgspec.json.decode(payload, type=dict[str, Any])
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            self.stop_keeping(ResumeBar.FIELD)
+            return event
+        chunk |= {name: value for name, value in self._same.items() if name in chunk or name != "system_fingerprint"}
+        usage = chunk.get("usage")
+        if isinstance(usage, dict):
+            correct_usage(usage, self._had.tokens)  # pyright: ignore[reportUnknownArgumentType]
+        if not chunk.get("choices"):
+            return _event(chunk)
+        return self._with_choice(chunk, chunk["choices"][0], has_usage=usage is not None)
+
+    def _with_choice(self, chunk: dict[str, Any], choice: dict[str, Any], *, has_usage: bool) -> bytes:
+        reason = choice.get("finish_reason")
+        delta: dict[str, Any] | None = choice.get("delta")
+        holder, name = (choice, "text") if delta is None else (delta, "content")
+        said: str = holder.get(name) or ""
+        text = self._seam.take(said, is_last=bool(reason))
+        if self._seam.is_stopped:
+            self.is_cut_short = self._is_choice_over = True
+            return closing_events(self._had, "stop", self._guessed_input_tokens, self._had.tokens + self.output_events)
+        if delta is not None:
+            if delta.get("role"):
+                del delta["role"]
+            if delta.get("tool_calls") or delta.get("reasoning_content") or delta.get("reasoning"):
+                self.stop_keeping(ResumeBar.TOOLS if delta.get("tool_calls") else ResumeBar.REASONING)
+                return _event(chunk)
+        if text != said:
+            holder[name] = text
+        self._is_choice_over = self._is_choice_over or bool(reason)
+        if text and self.kept is not None:
+            self.kept += msgspec.json.encode(text)[1:-1]
+        return _event(chunk) if text or reason or has_usage else b""
+
+
+def identity_of(first_event: bytes) -> dict[str, Any]:
+    """What the stream's first event says of the answer it belongs to."""
+    try:
+        chunk = msgspec.json.decode(event_field(first_event, b"data") or b"{}", type=dict[str, Any])
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return {}
+    return {name: chunk[name] for name in _SAME if name in chunk}
+
+
+def closing_events(
+    had: Had, reason: str | None, guessed_input_tokens: int | None, output_tokens: int | None = None
+) -> bytes:
+    """What an engine would have sent at the end: the finish reason unless it has come, usage where the caller wants it
+    (`guessed_input_tokens` is not None), and the end mark.
+    """
+    same = identity_of(had.first_event)
+    events = b""
+    if reason is not None:
+        is_chat = same.get("object") != "text_completion"
+        piece: dict[str, Any] = {"delta": {}} if is_chat else {"text": ""}
+        events += _event({**same, "choices": [{"index": 0, **piece, "logprobs": None, "finish_reason": reason}]})
+    if guessed_input_tokens is not None:
+        prompt, completion = guessed_input_tokens, output_tokens or had.tokens
+        usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+        events += _event({**same, "choices": [], "usage": {**usage, "estimated": True}})
+    return events + DONE
+
+
+def correct_usage(usage: dict[str, Any], had_tokens: int) -> None:
+    """What the caller had is output, though it was a part of the second prompt."""
+    prompt, completion, details = usage.get("prompt_tokens"), usage.get("completion_tokens"), _details(usage)
+    if isinstance(prompt, int):
+        usage["prompt_tokens"] = prompt = max(0, prompt - had_tokens)
+        cached = details.get("cached_tokens")
+        if isinstance(cached, int):
+            details["cached_tokens"] = min(cached, prompt)
+    if isinstance(completion, int):
+        usage["completion_tokens"] = completion + had_tokens
+
+
+def _details(usage: dict[str, Any]) -> dict[str, Any]:
+    return usage.get("prompt_tokens_details") or {}
+
+
+def corrected(usage: TokenUsage, had_tokens: int) -> TokenUsage:
+    """The same for the ledger."""
+    prompt, cached = usage.input_tokens, usage.cached_input_tokens
+    if prompt is not None:
+        prompt = max(0, prompt - had_tokens)
+        cached = None if cached is None else min(cached, prompt)
+    return TokenUsage(
+        input_tokens=prompt,
+        output_tokens=None if usage.output_tokens is None else usage.output_tokens + had_tokens,
+        cached_input_tokens=cached,
+    )
+
+
+def _event(chunk: dict[str, Any]) -> bytes:
+    return b"data: " + msgspec.json.encode(chunk) + b"\n\n"

@@ -1,0 +1,96 @@
+"""What time does to deliveries: bounds that pass, heartbeats, streams that leave an endpoint that is taken away."""
+
+from random import random
+
+from headrace.domain.errors import ErrorCode, RequestError
+from headrace.gateway.endpoints.endpoint import Endpoint
+from headrace.gateway.forwarding.caller_stream import HEARTBEAT, CallerStream
+from headrace.gateway.forwarding.core.bars import ResumeBar, ResumeCause
+from headrace.gateway.forwarding.core.patience import judge_stall, judge_unanswered
+from headrace.gateway.forwarding.delivery import Delivery
+from headrace.gateway.forwarding.phase import ENDED, SENT, STREAM, TAIL
+from headrace.gateway.forwarding.resumption import may_move
+from headrace.gateway.http.wire import STREAM_HEAD
+
+TAIL_S = 5.0
+"""An engine that has sent the end marker gets so long to end its HTTP message before it is cut. Chosen."""
+
+
+def tend(delivery: Delivery, now_mono_s: float) -> None:
+    """Enforce time-outs and send heartbeats; called every SWEEP_INTERVAL_S."""
+    if delivery.phase is TAIL:
+        if now_mono_s - _last_sent(delivery) > TAIL_S:
+            delivery.tail_is_cut()
+        return
+    if delivery.deadline_mono_s is not None and now_mono_s > delivery.deadline_mono_s:
+        delivery.end(RequestError(ErrorCode.DEADLINE_EXCEEDED, "the deadline of x-request-timeout passed"))
+        return
+    if delivery.endpoint is not None:
+        if delivery.claim is not None:
+            delivery.claim.grow(delivery.output_tokens)
+        _check_silence(delivery, delivery.endpoint, now_mono_s)
+    if delivery.phase is STREAM and delivery.stream is not None and delivery.endpoint is not None:
+        _tend_stream(delivery, delivery.stream, delivery.endpoint, now_mono_s)
+    heartbeat_s = delivery.settings.heartbeat_s
+    is_stream = delivery.request.is_stream
+    if heartbeat_s is not None and is_stream and now_mono_s - _last_sent(delivery) > heartbeat_s:
+        _send_heartbeat(delivery, now_mono_s)
+
+
+def _check_silence(delivery: Delivery, endpoint: Endpoint, now_mono_s: float) -> None:
+    plan, stream = endpoint.plan, delivery.stream
+    if delivery.phase is SENT:
+        bound_s = plan.first_token_timeout_s if delivery.request.is_stream else plan.answer_timeout_s
+        silence = judge_unanswered(now_mono_s - delivery.attempt_mono_s, bound_s)
+    elif not delivery.is_paused:
+        is_kept = stream is not None and stream.watch.kept is not None
+        bound_s = (plan.resume_stall_s if is_kept else None) or plan.stall_timeout_s
+        silent_s = now_mono_s - delivery.last_block_mono_s
+        silence = judge_stall(silent_s, bound_s, is_deserted=endpoint.is_deserted(can_move=is_kept))
+    else:
+        return
+    if silence is not None:
+        delivery.cancel_and_fail(silence.code, silence.detail)
+
+
+def _tend_stream(delivery: Delivery, stream: CallerStream, endpoint: Endpoint, now_mono_s: float) -> None:
+    kept = stream.watch.kept
+    if kept is None:
+        return
+    if len(kept) > delivery.settings.resume.kept_bytes:
+        stream.watch.stop_keeping(ResumeBar.TOO_LONG)
+    elif endpoint.is_draining:
+        _leave_draining(delivery, stream, endpoint, now_mono_s)
+
+
+def _leave_draining(delivery: Delivery, stream: CallerStream, endpoint: Endpoint, now_mono_s: float) -> None:
+    """Take a stream from an endpoint that is being taken away, where it can go on elsewhere.
+
+    Not all at once: each after a time of its own, since every one is a prompt to compute for those that stay.
+    """
+    settings = delivery.settings
+    if delivery.move_mono_s is None:
+        delivery.move_mono_s = now_mono_s + settings.resume.drain_after_s * (0.5 + 0.5 * random())  # noqa: S311
+    is_due = now_mono_s >= delivery.move_mono_s and stream.has_sent
+    if not is_due or not may_move(delivery.request, stream.watch, settings.resume):
+        return
+    if settings.candidates.has_other(delivery.request, delivery.tried):
+        delivery.move_mono_s = None
+        delivery.note_usage()
+        delivery.cancel_attempt()
+        delivery.resume(stream, endpoint, ResumeCause.DRAINED, now_mono_s)
+
+
+def _last_sent(delivery: Delivery) -> float:
+    stream = delivery.stream
+    own = delivery.last_sent_mono_s
+    return own if stream is None else max(own, stream.last_sent_mono_s)
+
+
+def _send_heartbeat(delivery: Delivery, now_mono_s: float) -> None:
+    if delivery.phase is ENDED or delivery.is_paused:
+        return
+    if not delivery.exchange.is_streaming:
+        delivery.exchange.begin_stream(delivery.reply_lines + STREAM_HEAD)
+    delivery.last_sent_mono_s = now_mono_s
+    delivery.exchange.send(HEARTBEAT)

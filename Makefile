@@ -7,7 +7,7 @@ UV := $(BIN)/python -m uv
 RUNTIME_READY := $(VENV)/.runtime-ready
 DEV_READY := $(VENV)/.dev-ready
 
-.PHONY: up down test test-vllm test-sglang check fmt bench lock docs clean help
+.PHONY: up down test test-vllm test-sglang check fmt bench lock docs goldens clean help
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -61,6 +61,9 @@ bench: $(DEV_READY) ## Measure headrace (on PYTHON_BENCH=...) beside nginx and i
 
 docs: $(DEV_READY) ## Write the generated pages of docs/ anew
 	@$(BIN)/python -m tools.generate_docs
+
+goldens: $(DEV_READY) ## Write tests/golden/render/ anew: what `headrace render` makes of each case (read the diff)
+	@$(BIN)/python -m tools.render_goldens $(ARGS)
 
 lock: $(BIN)/uv ## Resolve dependencies anew (releases younger than a week are left out)
 	@$(UV) pip compile -q --universal --generate-hashes --exclude-newer "$$(date -u -d '7 days ago' +%Y-%m-%dT00:00:00Z)" --no-emit-index-url --no-annotate --python-version 3.11 --custom-compile-command "make lock" pyproject.toml -o requirements/runtime.txt

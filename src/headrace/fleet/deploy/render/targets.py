@@ -1,7 +1,8 @@
-"""The one table of targets: name -> the function that renders it, imported on use."""
+"""The one table of targets: the function that renders it, imported on use."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from importlib import import_module
 from types import MappingProxyType
 from typing import cast
@@ -9,8 +10,17 @@ from typing import cast
 from headrace.fleet.deploy.render.core.model import Rendered, RenderRequest
 
 
+class Target(StrEnum):
+    """What can be written for."""
+
+    DOCKER = "docker"
+    COMPOSE = "compose"
+    SYSTEMD = "systemd"
+    KUBERNETES = "kubernetes"
+
+
 @dataclass(frozen=True, slots=True)
-class Target:
+class TargetRow:
     """One row of the table."""
 
     function: str
@@ -22,23 +32,23 @@ class Target:
 _PACKAGE = "headrace.fleet.deploy.render"
 TARGETS = MappingProxyType(
     {
-        "docker": Target(f"{_PACKAGE}.docker.script:render_docker", None),
-        "compose": Target(f"{_PACKAGE}.compose.project:render_compose", None),
-        "systemd": Target(f"{_PACKAGE}.systemd.units:render_systemd", None),
-        "kubernetes": Target(f"{_PACKAGE}.kubernetes.manifests:render_kubernetes", "---\n"),
+        Target.DOCKER: TargetRow(f"{_PACKAGE}.docker.script:render_docker", None),
+        Target.COMPOSE: TargetRow(f"{_PACKAGE}.compose.project:render_compose", None),
+        Target.SYSTEMD: TargetRow(f"{_PACKAGE}.systemd.units:render_systemd", None),
+        Target.KUBERNETES: TargetRow(f"{_PACKAGE}.kubernetes.manifests:render_kubernetes", "---\n"),
     }
 )
 
 
-def render(target: str, request: RenderRequest) -> Rendered:
-    """Render `request` for one of TARGETS."""
+def render(target: Target, request: RenderRequest) -> Rendered:
+    """Render `request` for one target."""
     module, _, name = TARGETS[target].function.partition(":")
     return cast("Callable[[RenderRequest], Rendered]", getattr(import_module(module), name))(request)
 
 
-def joined_text(target: str, rendered: Rendered) -> str:
+def joined_text(target: Target, rendered: Rendered) -> str:
     """Return all files as one stream, for stdout; a single file is itself."""
-    files, separator = rendered.files, TARGETS[target].separator
+    files, separator = [file for file in rendered.files if not file.is_only_split], TARGETS[target].separator
     if len(files) == 1:
         return files[0].text
     if separator is not None:

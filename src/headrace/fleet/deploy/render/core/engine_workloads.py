@@ -38,6 +38,7 @@ SHM_BYTES, SHM_SEVERAL_BYTES = GIB, 16 * GIB
 remedy."""
 
 REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
+ANY_REFERENCE = re.compile(r"\$\{(?:env|file):")
 OWN_ADDRESS_VARIABLES = frozenset({"VLLM_NIXL_SIDE_CHANNEL_HOST"})
 """Where an engine wants the address at which others reach it."""
 
@@ -126,7 +127,7 @@ def pool_notes(declaration: Declaration, plan: PoolPlan, site: Site) -> Iterator
 
 def _secret_notes(name: str, pool: Pool) -> Iterator[RenderNote]:
     for variable, text in pool.options.runtime.env.items():
-        if "${" in text and not REFERENCE.fullmatch(text):
+        if ANY_REFERENCE.search(text) and not REFERENCE.fullmatch(text):
             yield RenderNote(
                 severity=Severity.ERROR,
                 key=f"pools.{name}.runtime.env.{variable}",

@@ -129,7 +129,8 @@ def _pool(
     reach = reaches.get(name)
     if reach is None:
         return None  # deployed with no replicas, or not rendered
-    kept = {key: value for key, value in section.items() if key not in NOT_THE_GATEWAYS}
+    first = {key: section[key] for key in ("model", "engine") if key in section}
+    kept = first | {key: value for key, value in section.items() if key not in NOT_THE_GATEWAYS}
     for key in GATEWAYS_TOO:
         if (held := getattr(pool.options, key)) is not None and (key in section or _is_special(declaration, name, key)):
             kept[key] = held.model_dump(exclude_unset=True)

@@ -41,6 +41,8 @@ class RenderedFile:
     """Relative, with forward slashes."""
     text: str
     is_executable: bool = False
+    is_only_split: bool = False
+    """Means something in a folder alone: not on stdout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,6 @@
 Plain mappings, lists and scalars in; `Noted` puts a comment above a value's key or list item.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -123,4 +122,17 @@ def _scalar(value: object) -> str:
     text = str(value)
     if PLAIN.fullmatch(text) and text.lower() not in NOT_TEXT:
         return text
-    return json.dumps(text, ensure_ascii=False)
+    return '"' + "".join(map(_character, text)) + '"'
+
+
+ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
+
+def _character(char: str) -> str:
+    """Escape what YAML's double-quoted style cannot hold as it is."""
+    if char in ESCAPES:
+        return ESCAPES[char]
+    if char.isprintable() and char != "\ufeff":
+        return char
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

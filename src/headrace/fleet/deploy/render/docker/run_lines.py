@@ -124,6 +124,7 @@ class Runner:
         entry, arguments = started_words(workload)
         yield command(
             [
+                *_secrets(workload),
                 *self._start(container, host, stop_s=stop_s),
                 *self._devices(workload, number),
                 *self._rights(workload),
@@ -177,7 +178,7 @@ class Runner:
         env = without_visible(workload.env) if workload.gpus else workload.env
         for one in env:
             if isinstance(one.value, SecretVariable):
-                yield ["--env", Raw(f'{one.name}="${one.value.variable}"')]
+                yield ["--env", one.name]
             elif not isinstance(one.value, OwnAddress):
                 yield ["--env", f"{one.name}={one.value}"]
 
@@ -205,6 +206,12 @@ class Runner:
                 [gateway.image, "up", "--config", "/etc/headrace/headrace.yaml"],
             ]
         )
+
+
+def _secrets(workload: Workload) -> list[list[str]]:
+    """Put secrets before the command, where no list of processes shows them."""
+    secrets = [(one.name, one.value.variable) for one in workload.env if isinstance(one.value, SecretVariable)]
+    return [[Raw(f'{name}="${variable}"') for name, variable in secrets]] if secrets else []
 
 
 def _health(words: tuple[str, ...], *, start_s: int) -> list[list[str]]:

@@ -1,0 +1,6 @@
+refused:
+the declaration cannot be used: 2 errors
+headrace.yaml:17:28: error: pools.chat-prefill.disaggregation.role: is an option that llama.cpp does not have (found "prefill")
+    Engines that have it: vllm, sglang, tensorrt-llm. Take it out, or use per_engine.
+headrace.yaml:25:28: error: pools.chat-decode.disaggregation.role: is an option that llama.cpp does not have (found "decode")
+    Engines that have it: vllm, sglang, tensorrt-llm. Take it out, or use per_engine.

@@ -1,0 +1,106 @@
+#!/bin/sh
+# Made by `headrace render docker`: change the declaration and render again.
+# Run it again to replace what runs: each container drains first. Engines have no authentication: only the
+# gateway's port is published, and they share a network with the gateway alone.
+set -eu
+
+# Files that containers read are written below this folder.
+files="${HEADRACE_FILES:-/etc/llm}"
+
+# Ends a container if it is there: SIGTERM, its drain bound in seconds, then SIGKILL.
+replace() {
+  if docker container inspect "$1" >/dev/null 2>&1; then
+    docker stop --time "$2" "$1" >/dev/null
+    docker rm "$1" >/dev/null
+  fi
+}
+
+docker network inspect llm >/dev/null 2>&1 || docker network create llm >/dev/null
+
+# Weights of qwen2.5-32b (models.qwen2.5-32b.source): fetched once, resumed, checked.
+mkdir -p /srv/models
+docker run --rm \
+  --name llm-fetch \
+  --user "$(id -u):$(id -g)" \
+  --volume /srv/models:/models \
+  --env HEADRACE_CACHE_DIR=/models \
+  --env HF_TOKEN --env HF_ENDPOINT \
+  --entrypoint python \
+  headrace:0.1.0 -m headrace.fleet.deploy.models --source hf:Qwen/Qwen2.5-32B-Instruct@5ede1c97bbab6ce5cda5812749b4c0bdf79b18dd
+
+# Replica 0 of pool main: qwen2.5-32b on sglang
+# image: https://hub.docker.com/r/lmsysorg/sglang/tags: lmsysorg/sglang:vVERSION; docker/compose.yaml of its tree
+# user: root (its files and caches belong to root (the project's Dockerfile sets no other user))
+# drain: 120 s (pools.main.stop_s)
+# loading: about 156 s, at most 600 s (load_timeout_s)
+# memory.fraction 0.85 of all memory, for everything is 0.8 of all memory, for weights and KV cache, which is what the engine takes (device 80.0 GiB, working memory 4.0 GiB)
+replace llm-main-0 120
+docker run --detach --init \
+  --name llm-main-0 \
+  --network llm --network-alias main-0 \
+  --restart unless-stopped \
+  --stop-timeout 120 \
+  --log-opt max-size=50m --log-opt max-file=5 \
+  --gpus '"device=0,1,2,3"' \
+  --ulimit memlock=-1 --ulimit stack=67108864 \
+  --shm-size 17179869184 \
+  --security-opt no-new-privileges \
+  --volume /srv/models:/models:ro \
+  --env HF_HUB_OFFLINE=1 \
+  --health-cmd 'python3 -c '"'"'import http.client as h; c = h.HTTPConnection("127.0.0.1", 30000, timeout=5); c.request("GET", "/ready"); raise SystemExit(c.getresponse().status >= 400)'"'"'' \
+  --health-interval 10s --health-timeout 6s \
+  --health-start-period 600s --health-retries 3 \
+  --entrypoint python3 \
+  docker.io/lmsysorg/sglang:v0.5.23 -m sglang.launch_server \
+  --model-path /models/snapshots/Qwen--Qwen2.5-32B-Instruct/5ede1c97bbab6ce5cda5812749b4c0bdf79b18dd \
+  --served-model-name qwen2.5-32b \
+  --host 0.0.0.0 \
+  --port 30000 \
+  --context-length 32768 \
+  --tp-size 4 \
+  --mem-fraction-static 0.8 \
+  --max-queued-requests 1024 \
+  --enable-metrics \
+  --enable-cache-report \
+  --log-level-http warning
+
+# The gateway.
+# drain: 30 s (gateway.drain_s), and 10 s to end
+# image: built from the project's Dockerfile
+mkdir -p "$files"/.
+cat > "$files"/headrace.yaml <<'HEADRACE_END'
+# The gateway's declaration, made by `headrace render`: the engines of its pools run elsewhere.
+version: 1
+gateway:
+  listen: "0.0.0.0:7070"
+  control: "127.0.0.1:7071"
+models:
+  qwen2.5-32b:
+    context_tokens: 32768
+pools:
+  main:
+    model: qwen2.5-32b
+    engine: sglang
+    endpoints:
+      - http://main-0:30000
+HEADRACE_END
+replace llm-gateway 40
+docker run --detach --init \
+  --name llm-gateway \
+  --network llm --network-alias gateway \
+  --restart unless-stopped \
+  --stop-timeout 40 \
+  --log-opt max-size=50m --log-opt max-file=5 \
+  --user 65532:65532 \
+  --security-opt no-new-privileges \
+  --cap-drop ALL \
+  --read-only --tmpfs /tmp \
+  --publish 127.0.0.1:7070:7070 \
+  --volume llm-state:/var/lib/headrace \
+  --volume "$files"/headrace.yaml:/etc/headrace/headrace.yaml:ro \
+  --env HEADRACE_STATE_DIR=/var/lib/headrace \
+  --health-cmd 'python -c '"'"'import http.client as h; c = h.HTTPConnection("127.0.0.1", 7070, timeout=5); c.request("GET", "/health"); raise SystemExit(c.getresponse().status >= 400)'"'"'' \
+  --health-interval 10s --health-timeout 6s \
+  --health-start-period 60s --health-retries 3 \
+  --entrypoint headrace \
+  headrace:0.1.0 up --config /etc/headrace/headrace.yaml

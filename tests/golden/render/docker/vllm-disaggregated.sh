@@ -1,0 +1,166 @@
+#!/bin/sh
+# Made by `headrace render docker`: change the declaration and render again.
+# Run it again to replace what runs: each container drains first. Engines have no authentication: only the
+# gateway's port is published, and they share a network with the gateway alone.
+set -eu
+
+# Files that containers read are written below this folder.
+files="${HEADRACE_FILES:-/etc/headrace}"
+: "${HUB_TOKEN:?is a secret that the declaration names: set it}"
+
+# Ends a container if it is there: SIGTERM, its drain bound in seconds, then SIGKILL.
+replace() {
+  if docker container inspect "$1" >/dev/null 2>&1; then
+    docker stop --time "$2" "$1" >/dev/null
+    docker rm "$1" >/dev/null
+  fi
+}
+
+docker network inspect headrace >/dev/null 2>&1 || docker network create headrace >/dev/null
+
+# Weights of chat-8b (models.chat-8b.source): fetched once, resumed, checked.
+mkdir -p /var/lib/headrace/models
+docker run --rm \
+  --name headrace-fetch \
+  --user "$(id -u):$(id -g)" \
+  --volume /var/lib/headrace/models:/models \
+  --env HEADRACE_CACHE_DIR=/models \
+  --env HF_TOKEN --env HF_ENDPOINT \
+  --entrypoint python \
+  headrace:0.1.0 -m headrace.fleet.deploy.models --source hf:acme/chat-8b@0123456789abcdef0123456789abcdef01234567
+
+# Replica 0 of pool chat-prefill: chat-8b on vllm, prefill
+# image: https://docs.vllm.ai/en/stable/deployment/docker/: vllm/vllm-openai:vVERSION
+# user: 2000:0 (vllm-project/vllm#40275: since then the image has a user vllm (2000, group 0) with a home of its own)
+# drain: 60 s (pools.chat-prefill.stop_s)
+# loading: about 106 s, at most 600 s (load_timeout_s)
+# batching.max_queued 1024 is --max-num-queued-reqs 2048: vLLM counts running requests too
+replace headrace-chat-prefill-0 60
+HF_TOKEN="$HUB_TOKEN" \
+  docker run --detach --init \
+  --name headrace-chat-prefill-0 \
+  --network headrace --network-alias chat-prefill-0 \
+  --restart unless-stopped \
+  --stop-timeout 60 \
+  --log-opt max-size=50m --log-opt max-file=5 \
+  --gpus '"device=0"' \
+  --ulimit memlock=-1 --ulimit stack=67108864 \
+  --shm-size 1073741824 \
+  --user 2000:0 \
+  --security-opt no-new-privileges \
+  --cap-drop ALL \
+  --volume /var/lib/headrace/models:/models:ro \
+  --env DO_NOT_TRACK=1 \
+  --env HF_HUB_OFFLINE=1 \
+  --env HF_TOKEN \
+  --env VLLM_ENGINE_READY_TIMEOUT_S=600 \
+  --env VLLM_NIXL_SIDE_CHANNEL_PORT=50000 \
+  --env VLLM_NO_USAGE_STATS=1 \
+  --health-cmd 'python3 -c '"'"'import http.client as h; c = h.HTTPConnection("127.0.0.1", 30000, timeout=5); c.request("GET", "/health"); raise SystemExit(c.getresponse().status >= 400)'"'"'' \
+  --health-interval 10s --health-timeout 6s \
+  --health-start-period 600s --health-retries 3 \
+  --entrypoint sh \
+  docker.io/vllm/vllm-openai:v0.33.0 -c 'export VLLM_NIXL_SIDE_CHANNEL_HOST="$(hostname -i | cut -d " " -f 1)"; exec "$@"' sh \
+  vllm serve /models/snapshots/acme--chat-8b/0123456789abcdef0123456789abcdef01234567 \
+  --served-model-name chat-8b \
+  --host 0.0.0.0 \
+  --port 30000 \
+  --max-model-len 8192 \
+  --max-num-queued-reqs 2048 \
+  --kv-transfer-config '{"kv_connector":"NixlConnector","kv_role":"kv_producer","kv_load_failure_policy":"recompute"}' \
+  --shutdown-timeout 58 \
+  --enable-prompt-tokens-details \
+  --disable-uvicorn-access-log
+
+# Replica 0 of pool chat-decode: chat-8b on vllm, decode
+# image: https://docs.vllm.ai/en/stable/deployment/docker/: vllm/vllm-openai:vVERSION
+# user: 2000:0 (vllm-project/vllm#40275: since then the image has a user vllm (2000, group 0) with a home of its own)
+# drain: 60 s (pools.chat-decode.stop_s)
+# loading: about 106 s, at most 600 s (load_timeout_s)
+# batching.max_queued 1024 is --max-num-queued-reqs 2048: vLLM counts running requests too
+replace headrace-chat-decode-0 60
+HF_TOKEN="$HUB_TOKEN" \
+  docker run --detach --init \
+  --name headrace-chat-decode-0 \
+  --network headrace --network-alias chat-decode-0 \
+  --restart unless-stopped \
+  --stop-timeout 60 \
+  --log-opt max-size=50m --log-opt max-file=5 \
+  --gpus '"device=1"' \
+  --ulimit memlock=-1 --ulimit stack=67108864 \
+  --shm-size 1073741824 \
+  --user 2000:0 \
+  --security-opt no-new-privileges \
+  --cap-drop ALL \
+  --volume /var/lib/headrace/models:/models:ro \
+  --env DO_NOT_TRACK=1 \
+  --env HF_HUB_OFFLINE=1 \
+  --env HF_TOKEN \
+  --env VLLM_ENGINE_READY_TIMEOUT_S=600 \
+  --env VLLM_NIXL_SIDE_CHANNEL_PORT=50001 \
+  --env VLLM_NO_USAGE_STATS=1 \
+  --health-cmd 'python3 -c '"'"'import http.client as h; c = h.HTTPConnection("127.0.0.1", 30001, timeout=5); c.request("GET", "/health"); raise SystemExit(c.getresponse().status >= 400)'"'"'' \
+  --health-interval 10s --health-timeout 6s \
+  --health-start-period 600s --health-retries 3 \
+  --entrypoint sh \
+  docker.io/vllm/vllm-openai:v0.33.0 -c 'export VLLM_NIXL_SIDE_CHANNEL_HOST="$(hostname -i | cut -d " " -f 1)"; exec "$@"' sh \
+  vllm serve /models/snapshots/acme--chat-8b/0123456789abcdef0123456789abcdef01234567 \
+  --served-model-name chat-8b \
+  --host 0.0.0.0 \
+  --port 30001 \
+  --max-model-len 8192 \
+  --max-num-queued-reqs 2048 \
+  --kv-transfer-config '{"kv_connector":"NixlConnector","kv_role":"kv_consumer","kv_load_failure_policy":"recompute"}' \
+  --shutdown-timeout 58 \
+  --enable-prompt-tokens-details \
+  --disable-uvicorn-access-log
+
+# The gateway.
+# drain: 30 s (gateway.drain_s), and 10 s to end
+# image: built from the project's Dockerfile
+mkdir -p "$files"/.
+cat > "$files"/headrace.yaml <<'HEADRACE_END'
+# The gateway's declaration, made by `headrace render`: the engines of its pools run elsewhere.
+version: 1
+gateway:
+  listen: "0.0.0.0:7070"
+  control: "127.0.0.1:7071"
+models:
+  chat-8b:
+    context_tokens: 8192
+pools:
+  chat-prefill:
+    model: chat-8b
+    engine: vllm
+    disaggregation:
+      role: prefill
+    endpoints:
+      - http://chat-prefill-0:30000
+  chat-decode:
+    model: chat-8b
+    engine: vllm
+    disaggregation:
+      role: decode
+    endpoints:
+      - http://chat-decode-0:30001
+HEADRACE_END
+replace headrace-gateway 40
+docker run --detach --init \
+  --name headrace-gateway \
+  --network headrace --network-alias gateway \
+  --restart unless-stopped \
+  --stop-timeout 40 \
+  --log-opt max-size=50m --log-opt max-file=5 \
+  --user 65532:65532 \
+  --security-opt no-new-privileges \
+  --cap-drop ALL \
+  --read-only --tmpfs /tmp \
+  --publish 127.0.0.1:7070:7070 \
+  --volume headrace-state:/var/lib/headrace \
+  --volume "$files"/headrace.yaml:/etc/headrace/headrace.yaml:ro \
+  --env HEADRACE_STATE_DIR=/var/lib/headrace \
+  --health-cmd 'python -c '"'"'import http.client as h; c = h.HTTPConnection("127.0.0.1", 7070, timeout=5); c.request("GET", "/health"); raise SystemExit(c.getresponse().status >= 400)'"'"'' \
+  --health-interval 10s --health-timeout 6s \
+  --health-start-period 60s --health-retries 3 \
+  --entrypoint headrace \
+  headrace:0.1.0 up --config /etc/headrace/headrace.yaml

@@ -167,11 +167,11 @@ local function record(pot, report)
     lease.amount = report[3]
     pot.amount = report[3]
   end
-  if (pot.kind == 'day' or pot.kind == 'month') and report[10] == pot.period then
-    pot.used = max(pot.used, report[8], is_stranger and report[9] or 0)
+  if (pot.kind == 'day' or pot.kind == 'month') and report[11] == pot.period then
+    pot.used = max(pot.used, report[9], is_stranger and report[10] or 0)
   end
   local present = floor(now_s / SLOT_S)
-  for _, one in ipairs(report[7]) do use(pot, one[2], present - max(0, one[1] + delay_slots)) end
+  for _, one in ipairs(report[8]) do use(pot, one[2], present - max(0, one[1] + delay_slots)) end
   local was_unmet = unmet(lease) > 0
   lease.held = max(0, report[4])
   lease.need = max(0, report[5])
@@ -186,7 +186,7 @@ local function count(of)
   return sum
 end
 
-local function decide_purse(pot, lease, want)
+local function decide_purse(pot, lease, least, want)
   local all, earlier = 0, 0
   for name, one in pairs(pot.leases) do
     if name ~= member then
@@ -198,7 +198,9 @@ local function decide_purse(pot, lease, want)
     end
   end
   local short, free, grant = unmet(lease), pot.amount - pot.used - held_of(pot), 0
-  if not is_settling and short > 0 and free - earlier >= short then grant = short end
+  if not is_settling then grant = min(short, max(0, free - earlier)) end
+  if lease.held + grant < least then grant = 0 end
+  if grant > 0 then lease.since_s = now_s end
   local left = free - grant - all
   if not is_settling and grant == short and left > 0 then
     grant = grant + max(0, min(want - lease.held - grant, floor(left / (1 + count(pot.leases)))))
@@ -233,7 +235,7 @@ local function fair_shares(amount, demands)
   return shares
 end
 
-local function decide_slots(pot, lease, want)
+local function decide_slots(pot, lease, _, want)
   local demands = {}
   for name, one in pairs(pot.leases) do demands[name] = one.held + unmet(one) end
   demands[member] = lease.need
@@ -276,7 +278,7 @@ local function answer(report)
   bury(pot)
   local lease = record(pot, report)
   local decide = pot.kind == 'slots' and decide_slots or decide_purse
-  local grant, keep = decide(pot, lease, report[6])
+  local grant, keep = decide(pot, lease, report[6], report[7])
   lease.held = lease.held + grant
   local is_waited_for = false
   for _, one in pairs(pot.leases) do is_waited_for = is_waited_for or unmet(one) > 0 end

@@ -57,7 +57,9 @@ class LeaseReport(msgspec.Struct, frozen=True, array_like=True):
     held: int
     """Leased and not given back: slots in use and free, or what the purse still has."""
     need: int
-    """What has to be held for the request that waits longest (slots: for all that wait); up to `held`: none waits."""
+    """What has to be held for all requests that wait; up to `held`: none waits."""
+    least: int
+    """What has to be held for the smallest of them: less is of no use."""
     want: int
     """What the member would like to hold."""
     uses: tuple[Use, ...] = ()

@@ -21,6 +21,14 @@ def period_of(kind: LeaseKind, now_at: float) -> tuple[int, float]:
     return 0, 0.0
 
 
+def period_began_at(kind: LeaseKind, period: int) -> float:
+    """UTC epoch seconds at which a period began; the inverse of `period_of`."""
+    if kind is LeaseKind.DAY:
+        return float(period * DAY_S)
+    year, month = divmod(period - 1, 12)
+    return float(first_day(year, month + 1) * DAY_S)
+
+
 def civil_month(day: int) -> tuple[int, int]:
     """Year and month (1-12) of a day counted from 1970-01-01.
 

@@ -70,7 +70,7 @@ class Pot:
         self._bury(is_alive, now_s)
         lease = self._record(member, report, now_s, delay_slots)
         decide = self._decide_slots if self.kind is LeaseKind.SLOTS else self._decide_purse
-        grant, keep = decide(member, lease, report.want, now_s, may_grant=may_grant)
+        grant, keep = decide(member, lease, report, now_s, may_grant=may_grant)
         lease.held += grant
         unmet = lease.unmet(now_s)
         return LeaseAnswer(
@@ -133,24 +133,30 @@ class Pot:
             self.used += after - before
             self.slots[slot] = after
 
-    def _decide_purse(self, member: str, lease: Lease, want: int, now_s: float, *, may_grant: bool) -> tuple[int, int]:
-        """Needs are met whole and in the order in which they arose; what then is left is lent in small parts."""
+    def _decide_purse(
+        self, member: str, lease: Lease, report: LeaseReport, now_s: float, *, may_grant: bool
+    ) -> tuple[int, int]:
+        """Needs are met in the order in which they arose, as far as there is; what is left is lent in small parts."""
         others = [((one.since_s, name), one.unmet(now_s)) for name, one in self.leases.items() if name != member]
         unmet = sum(short for _, short in others)
         earlier = sum(short for since, short in others if since < (lease.since_s, member))
         short, free = lease.unmet(now_s), self.free
-        grant = 0
-        if may_grant and short and free - earlier >= short:
-            grant = short
+        grant = min(short, max(0, free - earlier)) if may_grant else 0
+        if lease.held + grant < report.least:
+            grant = 0
+        if grant:
+            lease.since_s = now_s  # It goes to the end of the line, whatever it still needs.
         left = free - grant - unmet
         if may_grant and grant == short and left > 0:
-            grant += max(0, min(want - lease.held - grant, left // (1 + len(self.leases))))
+            grant += max(0, min(report.want - lease.held - grant, left // (1 + len(self.leases))))
         if unmet <= free - grant:
             return grant, self.amount
         is_first = short > 0 and earlier == 0
         return grant, (lease.need if is_first else 0)
 
-    def _decide_slots(self, member: str, lease: Lease, want: int, now_s: float, *, may_grant: bool) -> tuple[int, int]:
+    def _decide_slots(
+        self, member: str, lease: Lease, report: LeaseReport, now_s: float, *, may_grant: bool
+    ) -> tuple[int, int]:
         """Members that need more than there is get fair shares; free ones are lent in small parts."""
         demands = {name: one.held + one.unmet(now_s) for name, one in self.leases.items()}
         demands[member] = lease.need
@@ -165,7 +171,7 @@ class Pot:
             grant = max(0, min(shares[member] - lease.held, free))
         elif may_grant:
             left = free - unmet
-            grant = max(0, min(want - lease.held, left // (1 + len(self.leases)))) if left > 0 else 0
+            grant = max(0, min(report.want - lease.held, left // (1 + len(self.leases)))) if left > 0 else 0
         return grant, (shares[member] if unmet > free - grant else self.amount)
 
     def _wait_s(self, short: int, now_s: float, resets_in_s: float) -> float:

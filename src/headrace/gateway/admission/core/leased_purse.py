@@ -1,0 +1,226 @@
+"""A leased share of a limit on what is used up within a minute, a day or a month. See `leased_meter.py`."""
+
+from headrace.domain.quota import LimitId
+from headrace.gateway.admission.core.leased_meter import ASKING_S, EXACT_MAX, NEVER_S, Desk, LeasedMeter
+from headrace.tenancy.leases.core.calendar import period_began_at, period_of
+from headrace.tenancy.leases.exchange import SLOT_S, WINDOW_SLOTS, LeaseAnswer, LeaseKind, LeaseReport, Use
+
+IDLE_S = 5.0
+"""A purse that nobody used for so long goes back."""
+AHEAD_S = 0.3
+"""A purse is filled for so long ahead: three exchanges."""
+PART_RATIO = 0.05
+"""Largest part of a limit lent ahead of need."""
+RATE_WEIGHT = 0.3
+"""Of the newest exchange in the learned rate of use. Chosen."""
+
+
+class LeasedPurse(LeasedMeter):
+    """Implements `Meter` for what is used up within a minute, a day or a month."""
+
+    __slots__ = (
+        "_asked",
+        "_book_free",
+        "_book_used",
+        "_floor",
+        "_floor_period",
+        "_period",
+        "_period_ends_mono_s",
+        "_rate_per_s",
+        "_reported_mono_s",
+        "_reset_mono_s",
+        "_typical",
+        "_unsaid",
+        "_used_since",
+        "_uses",
+        "purse",
+    )
+
+    def __init__(self, limit_id: LimitId, amount: int, desk: Desk) -> None:
+        super().__init__(limit_id, amount, desk)
+        self.purse = 0
+        """What may be used without asking; below 0 where more was used than was leased."""
+        self._uses: dict[int, int] = {}
+        """Of a rate: everything used here in the last minute, by slots of time."""
+        self._unsaid: dict[int, int] = {}
+        """What the book has not been told."""
+        self._asked = 0
+        self._book_used = 0
+        self._book_free: int | None = None
+        self._reset_mono_s = 0.0
+        self._period = 0
+        self._period_ends_mono_s = NEVER_S
+        self._floor, self._floor_period = 0, 0
+        self._rate_per_s = 0.0
+        self._typical = 0
+        self._used_since = 0
+        self._reported_mono_s: float | None = None
+
+    # --- Meter
+
+    def wait_s(self, amount: int, now_mono_s: float) -> float:
+        if amount <= self.purse:
+            return 0.0
+        if amount > self.amount:
+            return NEVER_S
+        among = self._desk.alone_among
+        if among and self.kind is LeaseKind.RATE:
+            share = max(1, self.amount // among)
+            self.purse = max(self.purse, share - self._own_used(now_mono_s))
+            if self.purse >= min(amount, share):
+                return 0.0
+        self._miss(amount, now_mono_s)
+        if self.is_asking(now_mono_s):
+            return ASKING_S
+        return max(ASKING_S, self._retry_mono_s - now_mono_s)
+
+    def take(self, amount: int, now_mono_s: float) -> None:
+        self._typical = amount
+        self._use(amount, now_mono_s, now_mono_s)
+
+    def charge(self, amount: int, now_mono_s: float) -> None:
+        self._use(amount, now_mono_s, now_mono_s)
+
+    def give_back(self, amount: int, taken_mono_s: float, now_mono_s: float) -> None:
+        if self.kind is LeaseKind.RATE:
+            self._own_used(now_mono_s)
+            amount = min(amount, self._uses.get(int(taken_mono_s / SLOT_S), 0))
+        elif taken_mono_s < self._period_began_mono_s(now_mono_s):
+            return
+        if amount > 0:
+            self._use(-amount, taken_mono_s, now_mono_s)
+
+    def used(self, now_mono_s: float) -> int:
+        if self.kind is LeaseKind.RATE:
+            own = self._own_used(now_mono_s)
+            is_fresh = self._answered_mono_s is not None and now_mono_s - self._answered_mono_s < 60.0
+            return max(own, self._book_used + sum(self._unsaid.values())) if is_fresh else own
+        if now_mono_s >= self._period_ends_mono_s:
+            return 0
+        floor = self._floor if self._floor_period >= self._period else 0
+        return max(0, self._book_used + sum(self._unsaid.values()), floor)
+
+    def reset_s(self, now_mono_s: float) -> float:
+        if self.kind is LeaseKind.RATE:
+            own = (max(self._uses) + WINDOW_SLOTS) * SLOT_S if self._own_used(now_mono_s) else 0.0
+            return max(0.0, own - now_mono_s, self._reset_mono_s - now_mono_s)
+        return max(0.0, self._reset_mono_s - now_mono_s)
+
+    # --- exchanges
+
+    @property
+    def is_unused(self) -> bool:
+        return not self._unsaid
+
+    @property
+    def holds_anything(self) -> bool:
+        return self.purse > 0 or bool(self._unsaid)
+
+    def raise_spent(self, spent: int, period_start_at: float) -> None:
+        """The ledger says so: the book counts at least that."""
+        period, _ = period_of(self.kind, period_start_at)
+        if period and (period, spent) > (self._floor_period, self._floor):
+            self._floor, self._floor_period = spent, period
+            self._desk.list_meter(self)
+
+    def report(self, now_mono_s: float) -> LeaseReport:
+        """Say what was used and what is held, after letting go of what is not needed."""
+        want = self._ahead(now_mono_s)
+        need = least = 0
+        if self.is_in_need(now_mono_s) and not self.is_leaving:
+            least = min(max(self._least, 1), self.amount)
+            need = min(max(least, self._short), self.amount)
+            want = max(want, need)
+        # What was used beyond the purse is among the uses: from now on it is the book's debt.
+        self.purse = max(0, min(self.purse, want, self._keep))
+        present = int(now_mono_s / SLOT_S)
+        uses = tuple(Use(max(0, present - slot), amount) for slot, amount in self._unsaid.items() if amount)
+        self._unsaid.clear()
+        self._asked, self._short = need, 0
+        period = max(self._period, self._floor_period)
+        return LeaseReport(
+            limit=self.text,
+            kind=self.kind,
+            amount=min(self.amount, EXACT_MAX),
+            held=self.purse,
+            need=need,
+            least=least,
+            want=want,
+            uses=uses,
+            floor=self._floor if self._floor_period == period else 0,
+            seen=self._book_used if self._period == period else 0,
+            period=period,
+        )
+
+    def adopt(self, answer: LeaseAnswer, now_mono_s: float) -> None:
+        """Take on what the book granted and knows."""
+        self.purse += answer.grant
+        self._book_used, self._book_free = answer.used, answer.free
+        self._reset_mono_s = now_mono_s + answer.resets_in_s
+        self._period = answer.period
+        if answer.period:
+            self._period_ends_mono_s = now_mono_s + answer.resets_in_s
+        self._hear(answer, now_mono_s, is_enough=self.purse >= self._asked)
+
+    def go_alone(self, among: int) -> None:
+        """The book does not answer: of a budget, take our part of what it had left."""
+        if self.kind is not LeaseKind.RATE:
+            known = self._book_free if self._book_free is not None else self.amount - self._floor
+            self.purse += max(0, known // among)
+
+    def expire(self) -> None:
+        """The book has given up on us, and counts what we held as used."""
+        self.purse = min(self.purse, 0)
+
+    def retell(self, told: LeaseReport | None, now_mono_s: float) -> None:
+        """The book began anew with `told`: it hears of the whole last minute again. Budgets it knows by `seen`."""
+        if self.kind is not LeaseKind.RATE:
+            return
+        self._own_used(now_mono_s)
+        self._unsaid = dict(self._uses)
+        present = int(now_mono_s / SLOT_S)
+        for use in told.uses if told is not None else ():
+            slot = present - use.age_slots
+            self._unsaid[slot] = self._unsaid.get(slot, 0) - use.amount
+        self._desk.list_meter(self)
+
+    # --- inside
+
+    def _use(self, amount: int, at_mono_s: float, now_mono_s: float) -> None:
+        slot = int(at_mono_s / SLOT_S)
+        self.purse -= amount
+        self._unsaid[slot] = self._unsaid.get(slot, 0) + amount
+        if self.kind is LeaseKind.RATE:
+            self._uses[slot] = self._uses.get(slot, 0) + amount
+        self._used_since += amount
+        self._used_mono_s = now_mono_s
+        if not self.is_listed:
+            self._desk.list_meter(self)
+
+    def _own_used(self, now_mono_s: float) -> int:
+        oldest = int(now_mono_s / SLOT_S) - WINDOW_SLOTS
+        for slot in [slot for slot in self._uses if slot <= oldest]:
+            del self._uses[slot]
+        return sum(self._uses.values())
+
+    def _period_began_mono_s(self, now_mono_s: float) -> float:
+        ends_mono_s = self._period_ends_mono_s
+        if not self._period or now_mono_s >= ends_mono_s:
+            return ends_mono_s if self._period else -NEVER_S
+        length_s = period_began_at(self.kind, self._period + 1) - period_began_at(self.kind, self._period)
+        return ends_mono_s - length_s
+
+    def _ahead(self, now_mono_s: float) -> int:
+        """How much to hold without a need, as far as lately used; learned from one report to the next."""
+        self._own_used(now_mono_s)
+        if self._reported_mono_s is not None and now_mono_s > self._reported_mono_s:
+            rate_per_s = max(0, self._used_since) / (now_mono_s - self._reported_mono_s)
+            self._rate_per_s += RATE_WEIGHT * (rate_per_s - self._rate_per_s)
+        self._reported_mono_s, self._used_since = now_mono_s, 0
+        if self._is_recalled or self.is_leaving or now_mono_s - self._used_mono_s > IDLE_S:
+            return 0
+        ahead = int(self._rate_per_s * AHEAD_S) + 2 * self._typical
+        return min(ahead, max(self._typical, int(self.amount * PART_RATIO)))
+
+    def __repr__(self) -> str:
+        return f"LeasedPurse({self.purse} here of {self.amount}, {self.limit_id.unit.value})"

@@ -46,6 +46,8 @@ class Claim:
     """Work that was to be done there before it."""
     running_before: int
     claimed_mono_s: float
+    shelf: Shelf
+    """Where its blocks are."""
     added: list[int]
     """Blocks that the index learned from it; taken back if it never gets a token."""
     first_token_mono_s: float | None = None
@@ -67,6 +69,7 @@ class Candidate:
         "hit_tokens",
         "in_flight",
         "input_tokens",
+        "outages",
         "prefill_tokens",
         "running",
         "seed",
@@ -104,6 +107,12 @@ class Candidate:
         self.input_tokens = 0
         self.hit_tokens = 0
         """Of all answers that told: their input tokens, and those that were cached."""
+        self.outages = 0
+        """The endpoint's count of them when its shelf was begun."""
+
+    def adopt_shelf(self, shelf: Shelf) -> None:
+        """Its KV memory is another now."""
+        self.shelf, self.bit = shelf, shelf.bit
 
     def ahead_tokens(self, now_mono_s: float) -> float:
         """Work still to be done before a new one gets its turn: what is queued, less what was surely
@@ -138,6 +147,7 @@ class Candidate:
             ahead_tokens=self.ahead_tokens(now_mono_s),
             running_before=self.running,
             claimed_mono_s=now_mono_s,
+            shelf=self.shelf,
             added=index.place(self.shelf, chain) if chain is not None and chain.names else [],
         )
         if self.prefill_tokens <= 0.0:
@@ -186,9 +196,9 @@ class Candidate:
                 self.tpot.observe(beside, (now_mono_s - first_mono_s) / (output_tokens - 1))
         if not claim.is_generating and not is_answered:
             if claim.added:
-                index.take_back(self.shelf, claim.added)
+                index.take_back(claim.shelf, claim.added)
             return
-        if output_tokens:
+        if output_tokens and claim.shelf is self.shelf:
             index.age(self.shelf, round(output_tokens * size_per_token))
         if input_tokens is not None and cached_tokens is not None:
             self._learn_hits(claim, input_tokens, cached_tokens)

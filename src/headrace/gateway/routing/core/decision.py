@@ -83,6 +83,8 @@ class Policy:
     """Requests in flight at one endpoint, as a share of the mean, above which it gets no more."""
     sample_above: int = 64
     uses_prefixes: bool = True
+    has_sessions: bool = False
+    """A scorer looks at the session."""
 
 
 @dataclass(slots=True, kw_only=True)

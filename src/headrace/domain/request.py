@@ -65,6 +65,10 @@ class InferenceRequest(msgspec.Struct, kw_only=True):
     prompt_bytes: int = 0
     """Length of the input, from which that was guessed."""
     request_class: RequestClass = RequestClass.STANDARD
+    tenant: str = ""
+    """Who asks, for routing: pools may be for some tenants only, and prompts of others kept apart."""
+    placing: object | None = None
+    """What routing keeps of the request between choices; set by it, and for nobody else to read."""
     pinned_endpoint: str | None = None
     """The only endpoint that can continue this (`previous_response_id`)."""
     rewrites: dict[str, Rewrite] | None = None

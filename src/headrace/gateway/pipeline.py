@@ -113,6 +113,7 @@ class Pipeline:
             exchange.body, route, route.dialect, lambda answer_id: self._pins.find(caller.tenant, answer_id)
         )
         exchange.body = b""
+        request.tenant = caller.tenant
         account.is_stream = request.is_stream
         if not caller.may_use(request.requested_model):  # 2 identity
             raise model_not_found(request.requested_model)

@@ -24,7 +24,7 @@ from headrace.gateway.accounting.exposition import EndpointSample, Exposition, W
 from headrace.gateway.admission.core.local_meters import LocalMeters, WallOffset
 from headrace.gateway.admission.quota import Quota
 from headrace.gateway.endpoints.addresses import PlanError
-from headrace.gateway.endpoints.cache_salt import CacheSalt
+from headrace.gateway.endpoints.cache_salt import CacheSalt, load_secret
 from headrace.gateway.endpoints.directory import EndpointDirectory
 from headrace.gateway.endpoints.discovery import DnsDiscovery
 from headrace.gateway.endpoints.prober import Prober
@@ -43,6 +43,7 @@ from headrace.gateway.http.sweeper import SWEEP_INTERVAL_S, Sweeper
 from headrace.gateway.http.wire import DateLine
 from headrace.gateway.identity.reception import Reception, Trusts
 from headrace.gateway.pipeline import Pipeline, Rules
+from headrace.gateway.routing.placer import Placer
 from headrace.gateway.routing.router import Router
 from headrace.gateway.tasks import spawn
 from headrace.ledger.flusher import Flusher
@@ -54,6 +55,8 @@ from headrace.tenancy.keys import KeyRing
 log = structlog.get_logger("headrace.gateway")
 FIRST_PROBES_S = 2.0
 """Longest wait for the first probes before the listening socket is opened."""
+PREFIX_SECRET_FILE = "prefix-index.secret"
+"""In the state folder, so that all workers name blocks alike."""
 BACKLOG = 4096
 """Connections that may wait in the kernel, also while a worker is being replaced. Bounded by net.core.somaxconn."""
 
@@ -71,6 +74,7 @@ class Worker:
         self._clock = SystemClock()
         self._counters = Counters()
         self._directory = EndpointDirectory(loop, CacheSalt(settings.state_dir))
+        self._placer = Placer(lambda: load_secret(settings.state_dir / PREFIX_SECRET_FILE))
         self._budget = RetryBudget(ratio=0.0, minimum=0, now_mono_s=monotonic())
         self._resume_budget = RetryBudget(ratio=0.0, minimum=0, now_mono_s=monotonic())
         self._books = Books(self._counters, record=lambda _: None, line=None)
@@ -113,6 +117,7 @@ class Worker:
         if certificate is not None and self._certificate is not None:
             self._certificate.follow(certificate)
         self._directory.adopt(adoption)
+        self._placer.adopt(plan.routing)
         self._counters.adopt(plan.models)
         self._budget.adopt(ratio=plan.retry_budget_ratio, minimum=plan.retry_budget_minimum)
         self._resume_budget.adopt(ratio=plan.resume.budget_ratio, minimum=plan.resume.budget_minimum)
@@ -137,7 +142,7 @@ class Worker:
 
     def _make_rules(self, plan: GatewayPlan) -> Rules:
         models = serving_table(plan)
-        router = Router(models, self._directory)
+        router = Router(models, self._directory, self._placer, plan.routing)
         return Rules(
             reader=RequestReader(
                 models,
@@ -204,6 +209,7 @@ class Worker:
         self._sweeper.add(self._sweep)
         self._sweeper.add(self.pipeline.dispatcher.sweep)
         self._sweeper.add(self._directory.sweep)
+        self._sweeper.add(lambda now_mono_s: self._placer.sweep(self._directory, now_mono_s))
         self._sweeper.start()
         self._background = [
             spawn(Prober(self._directory).run(), "prober"),

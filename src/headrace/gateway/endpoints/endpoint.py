@@ -51,6 +51,7 @@ class Endpoint:
         "leaving_until_mono_s",
         "load",
         "nobody_listens",
+        "outages",
         "plan",
         "reason",
         "requests",
@@ -95,6 +96,8 @@ class Endpoint:
         """Until then good probes are not believed: the engine has said that it is shutting down."""
         self.nobody_listens = False
         """The last probe found no listener: it drains, or it is dead while a connection of it still stands."""
+        self.outages = 0
+        """How often it went from usable to not ready: a process that comes back after that has an empty KV cache."""
         self.salter: Callable[[str], str] | None = None
         """Makes a tenant's `cache_salt`, where the pool keeps tenants apart in the prefix cache."""
         self._ejections = 0
@@ -173,6 +176,8 @@ class Endpoint:
 
     def _become(self, state: EndpointState, reason: str) -> None:
         if state is not self.state:
+            if state is EndpointState.NOT_READY:
+                self.outages += 1
             self.since_at = time.time()  # noqa: TID251 (shown to people, never subtracted)
         self.state = state
         self.reason = reason

@@ -11,6 +11,7 @@ from time import monotonic
 
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import InferenceRequest
+from headrace.domain.usage import UNKNOWN_USAGE
 from headrace.engines.contract import EngineError
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.endpoints.load import Claim
@@ -20,7 +21,14 @@ from headrace.gateway.forwarding.core.bars import ResumeCause
 from headrace.gateway.forwarding.core.failover import AttemptFailed, Decision, NextStep, decide
 from headrace.gateway.forwarding.in_band import error_event
 from headrace.gateway.forwarding.phase import ENDED, ERROR, PAUSE, SENT, STREAM, TAIL, WHOLE, Phase
-from headrace.gateway.forwarding.ports import FAILURE_TEXT, DeliveryAccount, Ending, ForwardingSettings, Meters
+from headrace.gateway.forwarding.ports import (
+    FAILURE_TEXT,
+    DeliveryAccount,
+    Ending,
+    ForwardingSettings,
+    Meters,
+    Placement,
+)
 from headrace.gateway.forwarding.resumption import Resumption, begin_stream
 from headrace.gateway.forwarding.whole_answer import read_envelope, without_echo
 from headrace.gateway.http.connection_pool import Sending
@@ -58,6 +66,8 @@ class Delivery:
     """Where the attempt under way is, and is counted in flight."""
     claim: Claim | None = None
     """What the attempt under way holds there."""
+    placement: Placement | None = None
+    """What routing predicted of it."""
     sending: Sending | None = None
     pause: asyncio.TimerHandle | None = None
     stream: CallerStream | None = None
@@ -147,6 +157,7 @@ class Delivery:
         self.endpoint = endpoint
         if self.claim is None:
             self.claim = Claim(endpoint, request.estimated_input_tokens)
+        self.placement = self.settings.candidates.placed(request, endpoint)
         endpoint.requests += 1
         self.phase = SENT
         self.attempt_mono_s = now
@@ -157,6 +168,9 @@ class Delivery:
         claim, self.claim = self.claim, None
         if claim is not None:
             claim.free()
+        placement, self.placement = self.placement, None
+        if placement is not None:
+            placement.ended(UNKNOWN_USAGE, is_answered=False)
 
     def cancel_attempt(self) -> None:
         """Close the attempt under way at its engine, which is how the engine learns that nobody waits any more."""
@@ -284,6 +298,8 @@ class Delivery:
         claim = self.claim
         if claim is not None and claim.is_prefilling and stream.watch.output_events:
             claim.first_token()
+            if self.placement is not None:
+                self.placement.first_token(now)
         if not has_more:
             return
         if stream.watch.error is not None:
@@ -344,6 +360,9 @@ class Delivery:
         claim, self.claim = self.claim, None
         if claim is not None:
             claim.free()
+        placement, self.placement = self.placement, None
+        if placement is not None:
+            placement.ended(self.account.usage, is_answered=True)
 
     def cancel_and_fail(self, code: ErrorCode, detail: str, *, engine_error: EngineError | None = None) -> None:
         """The attempt under way is given up by the engine's fault."""

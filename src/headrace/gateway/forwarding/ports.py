@@ -50,11 +50,25 @@ class Meters(Protocol):
     def resume_gap(self) -> GapHistogram: ...
 
 
+class Placement(Protocol):
+    """Routing's account of one attempt; it hears of what it predicted."""
+
+    def first_token(self, now_mono_s: float) -> None: ...
+
+    def ended(self, usage: TokenUsage, *, is_answered: bool) -> None:
+        """The attempt is over, whole or not; `usage` is what its engine told. Called once."""
+        ...
+
+
 class Candidates(Protocol):
     """Routing, as forwarding sees it."""
 
     def choose(self, request: InferenceRequest, tried: tuple[Endpoint, ...] = ()) -> Endpoint:
         """Return an endpoint for the next attempt. Raises: RequestError NO_READY_ENDPOINT."""
+        ...
+
+    def placed(self, request: InferenceRequest, endpoint: Endpoint) -> Placement | None:
+        """The request is being sent to `endpoint`. None where routing had no choice and wants to know no more."""
         ...
 
     def has_other(self, request: InferenceRequest, tried: tuple[Endpoint, ...]) -> bool: ...

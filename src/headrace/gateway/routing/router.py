@@ -1,23 +1,39 @@
-"""Chooses an endpoint for an attempt: usable ones of the model's pools, not tried yet, least loaded."""
+"""Chooses an endpoint for an attempt: usable ones of the model's pools, not tried yet, the one that answers soonest."""
 
 from collections.abc import Callable, Mapping
 
+from headrace.declaration.routing_plan import RoutingPlan
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import InferenceRequest
 from headrace.gateway.endpoints.directory import EndpointDirectory, count_states
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.endpoints.serving import ServedModel
-from headrace.gateway.routing.core.least_loaded import pick_least_loaded
+from headrace.gateway.routing.core.pool_rules import PoolRules, make_rules
+from headrace.gateway.routing.core.scorers import hash_of
+from headrace.gateway.routing.placer import Placement, Placer
 
 
 class Router:
     """Routes by one gateway plan; endpoint states are read at each choice. Concurrency: event loop only."""
 
-    def __init__(self, models: Mapping[str, ServedModel], directory: EndpointDirectory) -> None:
+    def __init__(
+        self,
+        models: Mapping[str, ServedModel],
+        directory: EndpointDirectory,
+        placer: Placer,
+        plans: Mapping[str, RoutingPlan],
+    ) -> None:
         self._directory = directory
         self._pools: dict[tuple[str, bytes], tuple[str, ...]] = {}
         self._models = models
-        self._turn = 0
+        self._placer = placer
+        self._plans = plans
+        self._rules: dict[str, PoolRules] = {}
+        """Only of models that have any."""
+        for name, model in models.items():
+            rules = make_rules({pool.name: pool.accepts for pool in model.pools}, plans[name].split)
+            if rules is not None:
+                self._rules[name] = rules
 
     def choose(self, request: InferenceRequest, tried: tuple[Endpoint, ...] = ()) -> Endpoint:
         """Return the endpoint for the next attempt; one already tried only where no other is usable, and an ejected
@@ -34,8 +50,12 @@ class Router:
         fresh = [endpoint for endpoint in usable if endpoint not in tried] if tried else usable
         if not usable:
             raise self._nothing_ready(request)
-        self._turn += 1
-        return pick_least_loaded(fresh or usable, self._turn)
+        candidates = fresh or usable
+        return candidates[0] if len(candidates) == 1 else self._placer.pick(request, candidates)
+
+    def placed(self, request: InferenceRequest, endpoint: Endpoint) -> Placement | None:
+        """The request is being sent to `endpoint`; None where there was no choice to make."""
+        return None if request.placing is None else self._placer.placed(request, endpoint)
 
     def find(self, request: InferenceRequest, has_room: Callable[[Endpoint], bool]) -> Endpoint | None:
         """Return the endpoint for a first attempt, of those that admission finds room at; None: none has any.
@@ -51,14 +71,17 @@ class Router:
         with_room = [endpoint for endpoint in usable if has_room(endpoint)]
         if not with_room:
             return None
-        self._turn += 1
-        return pick_least_loaded(with_room, self._turn)
+        if len(with_room) == 1 and len(candidates) == 1:
+            return with_room[0]
+        return self._placer.pick(request, with_room)
 
     def group(self, request: InferenceRequest) -> tuple[str, ...] | None:
         """Return the pools that may serve a request, the same object for the like of it; None where it has needs of
         its own: an endpoint that holds its earlier answer, or pools that can do what it asks.
         """
         if request.rewrites is not None or request.pinned_endpoint is not None:
+            return None
+        if request.requested_model in self._rules:
             return None
         return self._pools_of(request)
 
@@ -76,11 +99,31 @@ class Router:
             found = self._directory.of_pool(pools[0])
         else:
             found = [endpoint for pool in pools for endpoint in self._directory.of_pool(pool)]
+        if request.requested_model in self._rules and request.pinned_endpoint is None:
+            found = self._by_rules(self._rules[request.requested_model], request, pools)
         if request.rewrites is not None:
             found = [endpoint for endpoint in found if endpoint.plan.name in request.rewrites]
         if request.pinned_endpoint is not None:
             return [endpoint for endpoint in found if endpoint.endpoint_id == request.pinned_endpoint]
         return found
+
+    def _by_rules(self, rules: PoolRules, request: InferenceRequest, pools: tuple[str, ...]) -> list[Endpoint]:
+        """The endpoints of the pools that take the request; in need, of those that overflow."""
+        wanted, in_need = rules.sort(
+            pools, request.tenant, request.request_class.value, request.estimated_input_tokens
+        )
+        alive = [pool for pool in wanted if any(one.is_usable for one in self._directory.of_pool(pool))]
+        if not alive:
+            wanted += in_need
+        elif rules.split:
+            picked = rules.pick_split(alive, self._sticky(request))
+            wanted = alive if picked is None else [picked]
+        return [endpoint for pool in wanted for endpoint in self._directory.of_pool(pool)]
+
+    def _sticky(self, request: InferenceRequest) -> int | None:
+        """The same number for all requests of a conversation, where the caller names it."""
+        raw = request.fields.get(self._plans[request.requested_model].session_field)
+        return None if raw is None else hash_of(bytes(raw).decode("utf-8", "replace"))
 
     def _pools_of(self, request: InferenceRequest) -> tuple[str, ...]:
         key = (request.requested_model, request.path)

@@ -1,0 +1,130 @@
+"""What Kubernetes in particular cannot be given: each with the key to change."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from headrace.declaration.model import Declaration
+from headrace.domain.endpoint import EngineKind
+from headrace.fleet.deploy.render.core.model import RenderNote, Severity, Workload
+from headrace.fleet.deploy.render.core.object_names import name_notes
+from headrace.fleet.deploy.render.kubernetes.objects import Cluster, KubeObject
+from headrace.fleet.deploy.render.kubernetes.probes import lead_s, needed_grace_s
+from headrace.fleet.deploy.render.kubernetes.scaling import signals_of
+from headrace.fleet.deploy.render.kubernetes.shared_objects import claim_bytes
+
+
+def cluster_notes(cluster: Cluster, workloads: Sequence[Workload], *, has_gateway: bool) -> Iterator[RenderNote]:
+    """Yield what of the whole cannot be rendered, or only with a risk."""
+    declaration = cluster.declaration
+    yield from name_notes(declaration)
+    volume = declaration.deployment.models
+    if volume.claim is None and workloads and claim_bytes(cluster, workloads) is None:
+        yield _error(
+            "deployment.models.size_bytes",
+            "is needed: the size of some weights is not known, so neither is that of their volume",
+            "Give it, or models.<name>.weight_bytes of each model, or deployment.models.claim",
+        )
+    replicas = sum(workload.replicas * workload.nodes for workload in workloads)
+    if volume.access == "ReadWriteOnce" and replicas > 1:
+        yield _warning(
+            "deployment.models.access",
+            f"is ReadWriteOnce, which one node mounts: {replicas} pods that need it must run on the same node",
+            "Use a storage class that offers ReadWriteMany",
+        )
+    if volume.access == "ReadOnlyMany":
+        yield _warning("deployment.models.access", "is ReadOnlyMany: nothing is fetched, the weights must be there")
+    if has_gateway and declaration.deployment.gateway.replicas > 1 and not has_database(declaration):
+        yield _error(
+            "deployment.gateway.replicas",
+            "is more than 1 without a database that gateways share: a key made at one would be unknown to the others",
+            "Give ledger.database or deployment.postgres",
+        )
+    if has_gateway and cluster.settings.gateway_maximum is not None and not has_database(declaration):
+        yield _error(
+            "deployment.kubernetes.gateway_maximum",
+            "is given without a database that gateways share",
+            "Give ledger.database or deployment.postgres",
+        )
+
+
+def has_database(declaration: Declaration) -> bool:
+    """Whether the gateway's ledger and keys are kept outside its own pod."""
+    return declaration.ledger.database is not None or declaration.deployment.postgres is not None
+
+
+def workload_notes(cluster: Cluster, workload: Workload) -> Iterator[RenderNote]:
+    """Yield what of one pool cannot be rendered, or only with a risk."""
+    settings, key = cluster.pool_settings(workload), f"pools.{workload.pool}"
+    needed_s = needed_grace_s(cluster, workload)
+    if settings.grace_s is not None and settings.grace_s < needed_s:
+        yield _error(
+            f"{key}.kubernetes.grace_s",
+            f"is {settings.grace_s}, but draining takes {needed_s} s: {lead_s(cluster, workload)} until the gateway "
+            f"sends no more, and stop_s {workload.stop_s:g}",
+            f"Give at least {needed_s}, or lower stop_s or discover_interval_s",
+        )
+    if workload.nodes > 1:
+        yield from _several_nodes_notes(cluster, workload)
+    if settings.autoscale is not None:
+        yield from _autoscale_notes(cluster, workload)
+    for one in workload.weights:
+        if one.relative_path is None:
+            place = f"local/{one.path.name} on the model volume"
+            yield _warning(f"models.{one.model}.source", f"is a file of this machine: put it at {place}")
+    if workload.engine is EngineKind.LLAMACPP and workload.role is not None:
+        yield _error(
+            f"{key}.disaggregation", "is not rendered for llama.cpp: its replicas share a folder, not a network"
+        )
+
+
+def _several_nodes_notes(cluster: Cluster, workload: Workload) -> Iterator[RenderNote]:
+    settings, key = cluster.pool_settings(workload), f"pools.{workload.pool}"
+    if workload.engine is EngineKind.TENSORRT_LLM:
+        yield _error(
+            f"{key}.placement.gpus_per_node",
+            f"makes {workload.nodes} nodes of a replica, which TensorRT-LLM starts by MPI: its image has neither an "
+            "ssh server nor rights to start processes in other pods",
+            "Keep a replica on one node, or run it by the MPI Operator and declare it as endpoints",
+        )
+    if settings.strategy != "recreate":
+        yield _error(
+            f"{key}.kubernetes.strategy",
+            f"is {settings.strategy}, but a replica over several nodes is replaced as a whole",
+            "Take it out",
+        )
+
+
+def _autoscale_notes(cluster: Cluster, workload: Workload) -> Iterator[RenderNote]:
+    settings, key = cluster.pool_settings(workload), f"pools.{workload.pool}.kubernetes.autoscale"
+    autoscale = settings.autoscale
+    assert autoscale is not None
+    if autoscale.by == "keda" and cluster.settings.prometheus is None:
+        yield _error(
+            "deployment.kubernetes.prometheus", f"is needed by {key}", "Give its URL, or set autoscale.by: hpa"
+        )
+    if workload.nodes > 1 and settings.several_nodes == "stateful-set":
+        yield _error(key, "cannot change the number of StatefulSets", "Use several_nodes: leader-worker-set")
+    if not cluster.pool(workload).options.telemetry.metrics:
+        yield _error(key, "needs the engine's metrics", "Set telemetry.metrics")
+    found = {signal.origin.rpartition(".")[2] for signal in signals_of(workload, autoscale)}
+    if not found:
+        version = workload.image.engine_version or "its newest version"
+        yield _error(key, f"has no signal: {workload.engine.value} {version} shows neither its queue nor its KV cache")
+    for missing in sorted({"waiting", "kv_utilization"} - found) if found else ():
+        yield _warning(f"{key}.{missing}", f"has no effect: {workload.engine.value} has no such metric")
+
+
+def object_notes(objects: Sequence[KubeObject]) -> Iterator[RenderNote]:
+    """Yield objects that would overwrite each other, such as those of pools a and a-files."""
+    counts = Counter((one.kind, one.name) for one in objects)
+    for (kind, name), count in counts.items():
+        if count > 1:
+            yield _error("pools", f"{count} objects would be the {kind} {name}", "Rename a pool")
+
+
+def _error(key: str, message: str, hint: str | None = None) -> RenderNote:
+    return RenderNote(severity=Severity.ERROR, key=key, message=message, hint=hint)
+
+
+def _warning(key: str, message: str, hint: str | None = None) -> RenderNote:
+    return RenderNote(severity=Severity.WARNING, key=key, message=message, hint=hint)

@@ -55,7 +55,7 @@ from headrace.tenancy.keys import KeyRing
 log = structlog.get_logger("headrace.gateway")
 FIRST_PROBES_S = 2.0
 """Longest wait for the first probes before the listening socket is opened."""
-PREFIX_SECRET_FILE = "prefix-index.secret"
+PREFIX_SECRET_FILE = "prefix-index.secret"  # noqa: S105 (a file's name)
 """In the state folder, so that all workers name blocks alike."""
 BACKLOG = 4096
 """Connections that may wait in the kernel, also while a worker is being replaced. Bounded by net.core.somaxconn."""

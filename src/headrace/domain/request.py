@@ -69,6 +69,8 @@ class InferenceRequest(msgspec.Struct, kw_only=True):
     """Who asks, for routing: pools may be for some tenants only, and prompts of others kept apart."""
     placing: object | None = None
     """What routing keeps of the request between choices; set by it, and for nobody else to read."""
+    regions: frozenset[str] | None = None
+    """Regions whose pools may serve it, as its caller's levels allow; None is all."""
     pinned_endpoint: str | None = None
     """The only endpoint that can continue this (`previous_response_id`)."""
     rewrites: dict[str, Rewrite] | None = None
@@ -97,6 +99,12 @@ class InferenceRequest(msgspec.Struct, kw_only=True):
             fields=self.fields | dict.fromkeys(names or [own], limit),
             output_limit_tokens=output_tokens,
         )
+
+    def for_model(self, model: str) -> "InferenceRequest":
+        """A copy that asks for another model."""
+        named = msgspec.Raw(msgspec.json.encode(model))
+        fields = self.fields | {"model": named}
+        return msgspec.structs.replace(self, requested_model=model, body=msgspec.json.encode(fields), fields=fields)
 
     def body_for(self, served_model: str, *, asks_usage: bool) -> bytes:
         """Return the body for an endpoint: untouched bytes wherever nothing must change.

@@ -11,12 +11,16 @@ import structlog
 
 from headrace.domain.clock import Clock
 from headrace.domain.errors import ErrorCode, RequestError
-from headrace.domain.request import ApiDialect
+from headrace.domain.request import ApiDialect, InferenceRequest
+from headrace.domain.tenant import Caller
 from headrace.gateway.accounting.account import Account, Books
+from headrace.gateway.admission.core.flow import QueueTicket
+from headrace.gateway.admission.queue import AdmissionQueue, degraded, request_of
 from headrace.gateway.admission.quota import Quota, Ticket
 from headrace.gateway.entry.head import HeadReader, RequestHead
 from headrace.gateway.entry.own_answers import CorsPolicy, list_models, refuse, show_model
 from headrace.gateway.entry.reader import RequestReader, model_not_found
+from headrace.gateway.entry.request_class import class_of, waits_with
 from headrace.gateway.entry.routes import ONE_MODEL, Route
 from headrace.gateway.entry.token_estimate import TokenEstimates
 from headrace.gateway.forwarding.delivery import Delivery
@@ -47,11 +51,12 @@ class Rules:
 class Pipeline:
     """Carries each request from its head to its settled account; every one ends in exactly one Outcome."""
 
-    def __init__(self, clock: Clock, books: Books, quota: Quota) -> None:
+    def __init__(self, clock: Clock, books: Books, quota: Quota, queue: AdmissionQueue) -> None:
         self._clock = clock
         self._heads = HeadReader()
         self._books = books
         self.quota = quota
+        self.queue = queue
         self.estimates = TokenEstimates()
         self.dispatcher = Dispatcher()
         self._pins = AnswerPins()
@@ -110,10 +115,14 @@ class Pipeline:
             self._answer_ourselves(exchange, progress)
             return
         request = rules.reader.read(  # 1 entry
-            exchange.body, route, route.dialect, lambda answer_id: self._pins.find(caller.tenant, answer_id)
+            exchange.body,
+            route,
+            route.dialect,
+            lambda answer_id: self._pins.find(caller.tenant, answer_id),
+            caller.regions,
         )
         exchange.body = b""
-        request.tenant = caller.tenant
+        request.tenant, request.request_class = caller.tenant, class_of(exchange.headers, caller)
         account.is_stream = request.is_stream
         if not caller.may_use(request.requested_model):  # 2 identity
             raise model_not_found(request.requested_model)
@@ -123,6 +132,9 @@ class Pipeline:
         ticket = progress.ticket = self.quota.reserve(caller, request, exchange.received_mono_s)
         account.request_class = request.request_class.value
         deadline_mono_s = None if head.timeout_s is None else exchange.received_mono_s + head.timeout_s
+        place = self._enter_queue(progress, request, caller, deadline_mono_s) if self.queue.has_lanes else None
+        if place is not None:
+            request = request_of(place)
         delivery = progress.delivery = Delivery(  # 4 routing, 5 forwarding
             request,
             exchange,
@@ -135,7 +147,29 @@ class Pipeline:
             deadline_mono_s,
             exchange.received_mono_s,
         )
-        self.dispatcher.dispatch(delivery)
+        ticket.answer = delivery
+        if place is None:
+            self.dispatcher.dispatch(delivery)
+        elif (claim := self.queue.attach(place, delivery)) is not None:
+            self.dispatcher.dispatch(delivery, claim)
+        else:
+            self.dispatcher.hold(delivery)
+            self.queue.wait(place)
+
+    def _enter_queue(
+        self, progress: "Progress", request: InferenceRequest, caller: Caller, deadline_mono_s: float | None
+    ) -> QueueTicket | None:
+        """3 admission: a place at an endpoint that has room, or in the queue; None where nothing bounds the model."""
+        exchange = progress.exchange
+        key = waits_with(exchange.headers)
+        place = self.queue.enter(request, caller, exchange.received_mono_s, deadline_mono_s, key)
+        progress.place = place
+        if place is not None and (mark := degraded(place).mark):
+            progress.account.degraded = mark
+            progress.head.reply_lines += b"x-headrace-degraded: %b\r\n" % mark.encode()
+            if progress.ticket is not None:
+                progress.ticket.request = request_of(place)
+        return place
 
     # --- what headrace answers itself
 
@@ -201,6 +235,7 @@ class Progress:
     head: RequestHead
     account: Account
     ticket: Ticket | None = None
+    place: QueueTicket | None = None
     delivery: Delivery | None = None
 
     def delivered(self, status: int, answer_id: str | None) -> None:
@@ -232,6 +267,11 @@ class Progress:
     def _settle(self, code: ErrorCode | None, status: int) -> None:
         """Give back what admission counted, stop watching, and close the account; called once per request."""
         pipeline, delivery = self.pipeline, self.delivery
+        place, self.place = self.place, None
+        if place is not None:
+            if place.is_waiting:
+                self.account.left_queue_mono_s = monotonic()
+            pipeline.queue.leave(place, self.account.usage, self.account.output_events)
         if self.ticket is not None:
             self._settle_quota(self.ticket, code)
             self.ticket = None

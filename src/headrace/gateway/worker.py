@@ -8,6 +8,7 @@ import os
 import socket
 import ssl
 import time
+from collections import Counter
 from time import monotonic
 
 import structlog
@@ -21,12 +22,15 @@ from headrace.domain.worker import EndpointStatus, WorkerStatus
 from headrace.gateway.accounting.account import Books
 from headrace.gateway.accounting.counters import Counters
 from headrace.gateway.accounting.exposition import EndpointSample, Exposition, WorkerSample
+from headrace.gateway.accounting.quota_exposition import BudgetSample, QuotaCollector, QuotaSample
 from headrace.gateway.admission.core.local_meters import LocalMeters, WallOffset
+from headrace.gateway.admission.queue import AdmissionQueue
 from headrace.gateway.admission.quota import Quota
 from headrace.gateway.endpoints.addresses import PlanError
 from headrace.gateway.endpoints.cache_salt import CacheSalt, load_secret
 from headrace.gateway.endpoints.directory import EndpointDirectory
 from headrace.gateway.endpoints.discovery import DnsDiscovery
+from headrace.gateway.endpoints.load_reader import LoadReader
 from headrace.gateway.endpoints.prober import Prober
 from headrace.gateway.endpoints.serving import serving_table
 from headrace.gateway.entry.fields import FieldPolicy
@@ -90,9 +94,10 @@ class Worker:
         self._sweeper = Sweeper(loop)
         self._reception = Reception(settings.run_dir, self._clock)
         self._background: list[asyncio.Task[None]] = []
-        self._exposition = Exposition(self._counters, self._sample)
         self._wall = WallOffset(self._clock.wall_s(), monotonic())
-        self.pipeline = Pipeline(self._clock, self._books, Quota(LocalMeters(self._wall)))
+        self.pipeline = Pipeline(self._clock, self._books, Quota(LocalMeters(self._wall)), AdmissionQueue(loop))
+        quotas = QuotaCollector(self._counters.tenants, self._sample_quota)
+        self._exposition = Exposition(self._counters, self._sample, quotas)
         self.head_arrived = self.pipeline.open  # the wire's Service: no method of ours in between
         self.request_arrived = self.pipeline.serve
         self.caller_left = self.pipeline.abandon
@@ -119,10 +124,14 @@ class Worker:
         self._directory.adopt(adoption)
         self._placer.adopt(plan.routing)
         self._counters.adopt(plan.models)
+        tenancy = plan.tenancy
+        names = tuple(tenant.name for tenant in tenancy.tenants)
+        self._counters.tenants.adopt(names, tenancy.named_tenants, tenancy.currency)
         self._budget.adopt(ratio=plan.retry_budget_ratio, minimum=plan.retry_budget_minimum)
         self._resume_budget.adopt(ratio=plan.resume.budget_ratio, minimum=plan.resume.budget_minimum)
         self.pipeline.quota.adopt(plan, self._keys, monotonic())
-        self.pipeline.rules = rules
+        self.pipeline.queue.adopt(plan, self._directory.of_pool)
+        self._use(rules)
         self.limits = plan.limits
         self.plan = plan
         if self._server is None:
@@ -138,7 +147,11 @@ class Worker:
         self._keys = keys
         if self.plan is not None:
             self.pipeline.quota.adopt(self.plan, keys, monotonic())
-            self.pipeline.rules = self._make_rules(self.plan)
+            self._use(self._make_rules(self.plan))
+
+    def _use(self, rules: Rules) -> None:
+        self.pipeline.rules = rules
+        self.pipeline.queue.use(rules.router)
 
     def _make_rules(self, plan: GatewayPlan) -> Rules:
         models = serving_table(plan)
@@ -208,11 +221,13 @@ class Worker:
     def _start_background(self) -> None:
         self._sweeper.add(self._sweep)
         self._sweeper.add(self.pipeline.dispatcher.sweep)
+        self._sweeper.add(self.pipeline.queue.sweep)
         self._sweeper.add(self._directory.sweep)
         self._sweeper.add(lambda now_mono_s: self._placer.sweep(self._directory, now_mono_s))
         self._sweeper.start()
         self._background = [
             spawn(Prober(self._directory).run(), "prober"),
+            spawn(LoadReader(self._directory, self.pipeline.queue.note_reading).run(), "load reader"),
             spawn(DnsDiscovery(self._directory, self._loop).run(), "discovery"),
         ]
 
@@ -289,6 +304,9 @@ class Worker:
         self.date.refresh()
         for connection in list(self._connections):
             connection.sweep(now_mono_s)
+        self._wall.follow(self._clock.wall_s(), now_mono_s)
+        busy = Counter(endpoint.plan.name for endpoint in self._directory if endpoint.in_flight)
+        self.pipeline.quota.sweep(busy, now_mono_s)
 
     # --- what the supervisor asks for
 
@@ -340,4 +358,15 @@ class Worker:
                 )
                 for endpoint in self._directory
             ),
+        )
+
+    def _sample_quota(self) -> QuotaSample:
+        watch = self.pipeline.quota.budgets
+        return QuotaSample(
+            refusals=self.pipeline.quota.refusals,
+            budgets=tuple(
+                BudgetSample(limit_id=meter.limit_id, used_nanos=meter.used(monotonic()), amount_nanos=meter.amount)
+                for meter in watch.meters
+            ),
+            marks=watch.marks,
         )

@@ -135,6 +135,35 @@ JOURNAL_PENDING = _gauge("headrace_journal_pending_records", (), "records", "Led
 LOG_DROPPED = _counter(
     "headrace_request_log_dropped_lines_total", (), "lines", "Request log lines lost: disk full or too slow."
 )
+TENANT_REQUESTS = _counter(
+    "headrace_tenant_requests_total", ("tenant", "outcome"), "requests",
+    "Requests by tenant and outcome; tenants beyond quota.named_tenants are other.",
+)  # fmt: skip
+TENANT_TOKENS = _counter(
+    "headrace_tenant_tokens_total", ("tenant", "kind"), "tokens",
+    "Tokens by tenant as engines counted them: input, cached_input, output.",
+)  # fmt: skip
+TENANT_GPU = _counter(
+    "headrace_tenant_gpu_seconds_total", ("tenant",), "seconds", "GPU time attributed to the tenant's requests."
+)
+TENANT_COST = _counter(
+    "headrace_tenant_cost_total", ("tenant", "currency"), "currency", "Cost of the tenant's requests by `prices`."
+)
+QUOTA_REFUSALS = _counter(
+    "headrace_quota_refusals_total", ("level", "limit"), "requests", "Requests refused by a limit, by level and limit."
+)
+BUDGET_USED = _gauge(
+    "headrace_budget_used", ("level", "name", "period", "currency"), "currency",
+    "Spent and reserved of a budget in the present calendar day or month (UTC).",
+)  # fmt: skip
+BUDGET = _gauge(
+    "headrace_budget", ("level", "name", "period", "currency"), "currency",
+    "The declared budget; divide headrace_budget_used by it, over several workers too.",
+)  # fmt: skip
+BUDGET_MARKS = _counter(
+    "headrace_budget_marks_total", ("level", "name", "period", "share"), "events",
+    "How often a budget was used up to a share: 0.8 and 1.",
+)  # fmt: skip
 LEDGER_LAG = _gauge("headrace_ledger_lag_records", (), "records", "Records on disk that are not in the database yet.")
 REPLICA_PHASE = _gauge("headrace_replica_phase", ("replica", "phase"), "boolean", "1 for the phase the replica is in.")
 REPLICA_RESTARTS = _counter(
@@ -148,6 +177,7 @@ METRICS: tuple[MetricSpec, ...] = (
     REQUESTS, TTFT, TPOT, ITL, E2E, QUEUE, TOKENS, IN_FLIGHT, CONNECTIONS, RETRIES, FAILOVERS, RESUMES, UNRESUMED,
     RESUME_GAP, RETRY_BUDGET_REFUSALS,
     CANCELS, ENDPOINT_STATE, ENDPOINT_IN_FLIGHT, ENDPOINT_REQUESTS, ENDPOINT_FAILURES, JOURNAL_DROPPED, JOURNAL_PENDING,
-    LOG_DROPPED, LEDGER_LAG, REPLICA_PHASE, REPLICA_RESTARTS, GATEWAY_RESTARTS,
+    LOG_DROPPED, TENANT_REQUESTS, TENANT_TOKENS, TENANT_GPU, TENANT_COST, QUOTA_REFUSALS, BUDGET_USED, BUDGET,
+    BUDGET_MARKS, LEDGER_LAG, REPLICA_PHASE, REPLICA_RESTARTS, GATEWAY_RESTARTS,
 )  # fmt: skip
 """All of them, in the order of docs/metrics.md."""

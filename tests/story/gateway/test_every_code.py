@@ -56,11 +56,12 @@ SCRIPTS = {"too-long": too_long, "fail": fail, "cut": cut, "silent": silent, "st
 class Scene:
     """A gateway with everything needed to go wrong: keys of three kinds, an engine that fails on request."""
 
-    def __init__(self, gateway: RunningGateway, engine: ScriptedEngine, admin: str, limited: str) -> None:
+    def __init__(self, gateway: RunningGateway, engine: ScriptedEngine, admin: str, limited: str, spent: str) -> None:
         self.gateway = gateway
         self.engine = engine
         self.admin = admin
         self.limited = limited
+        self.spent = spent
 
     async def post(self, text: str = "hi", key: str | None = None, **fields: object) -> RawAnswer:
         body = chat(text, **fields)  # pyright: ignore[reportArgumentType]
@@ -112,6 +113,7 @@ TRIGGERS: dict[ErrorCode, Trigger] = {
     ErrorCode.FORBIDDEN: lambda s: s.post(key=s.admin),
     ErrorCode.MODEL_NOT_FOUND: lambda s: s.post(model="none"),
     ErrorCode.RATE_LIMITED: lambda s: s.post(key=s.limited),
+    ErrorCode.QUOTA_EXHAUSTED: lambda s: s.post(key=s.spent),
     ErrorCode.SATURATED: saturated,
     ErrorCode.CONNECT_FAILED: connect_failed,
     ErrorCode.ENGINE_REFUSED: lambda s: s.post("script:fail"),
@@ -131,21 +133,27 @@ async def scene(engine: ScriptedEngine, tmp_path: Path):
     engine.scripts = SCRIPTS
     admin, admin_record = new_key(scope="admin")
     limited, limited_record = new_key("limited")
+    spent, spent_record = new_key("spent")
     pool = remote_pool(
         engine.url, answer_timeout_s=0.8, first_token_timeout_s=0.8, stall_timeout_s=0.8,
         probe={"interval_s": 30.0, "timeout_s": 1.0, "eject_after": 100},
     )  # fmt: skip
     declaration = declare(
         {"p": pool},
-        tenants={"default": {}, "limited": {"limits": {"concurrent_requests": 0}}},
+        tenants={
+            "default": {},
+            "limited": {"limits": {"concurrent_requests": 0}},
+            "spent": {"budget": {"per_day": 0}},
+        },
+        prices={"models": {"m": {"input_per_million": 1}}},
         gateway={
             "limits": {"header_bytes": 1024, "body_bytes": 4096, "header_timeout_s": 0.4, "in_flight": 1},
             "retry": {"max_attempts": 1},
         },
     )
-    async with RunningGateway(tmp_path, declaration, keys=(admin_record, limited_record)) as gateway:
+    async with RunningGateway(tmp_path, declaration, keys=(admin_record, limited_record, spent_record)) as gateway:
         await gateway.wait_ready()
-        yield Scene(gateway, engine, admin, limited)
+        yield Scene(gateway, engine, admin, limited, spent)
 
 
 @pytest.mark.parametrize("code", list(TRIGGERS), ids=lambda code: code.value)

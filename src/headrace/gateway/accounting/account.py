@@ -77,6 +77,8 @@ class Account:
     """When the request was complete; 0 while it is not."""
     dispatched_mono_s: float | None = None
     """First attempt sent to an engine."""
+    left_queue_mono_s: float | None = None
+    """It left the queue without ever being dispatched."""
     first_output_mono_s: float | None = None
     caller: Caller | None = None
     dialect: str | None = None
@@ -98,6 +100,8 @@ class Account:
     """Attributed by the quota, as the cost is."""
     cost_nanos: int | None = None
     price_version: str | None = None
+    degraded: str | None = None
+    """What was changed about the request so that it need not be refused."""
 
     def settle(self, code: ErrorCode | None, http_status: int | None, now_mono_s: float) -> None:
         """End the request: the first call counts, later ones do nothing. `code` None: completed."""
@@ -108,7 +112,8 @@ class Account:
         outcome, code_text = (COMPLETED, None) if code is None else (ERRORS[code].outcome.value, code.value)
         e2e_s = now_mono_s - began if began else None
         ttft_s = self.first_output_mono_s - began if self.first_output_mono_s is not None else None
-        queue_s = self.dispatched_mono_s - began if self.dispatched_mono_s is not None else None
+        left_queue = self.dispatched_mono_s if self.dispatched_mono_s is not None else self.left_queue_mono_s
+        queue_s = left_queue - began if left_queue is not None else None
         usage = self.usage
         output_tokens = usage.output_tokens
         if output_tokens is None and self.output_events:
@@ -149,6 +154,8 @@ class Account:
         )
         books.counters.requests += 1
         (self.counted or books.counters.unknown).count_end(record)
+        if caller is not None:
+            books.counters.tenants.of(caller.tenant).count_end(record)
         books.record(encode_record(record))
         if books.line is not None:
             books.line(_encode_line(self._line(record)))

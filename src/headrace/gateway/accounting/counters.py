@@ -1,6 +1,7 @@
 """The gateway's own counters: plain numbers until scraped. `exposition.py` turns them into Prometheus text."""
 
 from headrace.gateway.accounting.histogram import Histogram
+from headrace.gateway.accounting.tenant_counters import TenantCounters
 from headrace.ledger.record import RequestRecord
 from headrace.telemetry.catalogue import E2E, ITL, QUEUE, RESUME_GAP, TPOT, TTFT, UNKNOWN_MODEL
 
@@ -71,6 +72,7 @@ class Counters:
     def __init__(self) -> None:
         self.unknown = ModelCounters()
         self.models: dict[str, ModelCounters] = {UNKNOWN_MODEL: self.unknown}
+        self.tenants = TenantCounters()
         self.requests = 0
         self.retry_budget_refusals = 0
         self.cancels: dict[str, int] = {}

@@ -101,9 +101,11 @@ class GatewayCollector(Collector):
 class Exposition:
     """The text of one worker's metrics."""
 
-    def __init__(self, counters: Counters, sample: Callable[[], WorkerSample]) -> None:
+    def __init__(self, counters: Counters, sample: Callable[[], WorkerSample], *more: Collector) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(GatewayCollector(counters, sample))
+        for collector in more:
+            self._registry.register(collector)
         ProcessCollector(namespace="headrace_gateway", registry=self._registry)
 
     def text(self) -> str:

@@ -3,8 +3,10 @@
 The shell of `core/purse.py`: makes purses of plan and callers, knows prices and speeds, learns how long answers are.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
 
 import msgspec
 
@@ -12,10 +14,11 @@ from headrace.declaration.gateway_plan import GatewayPlan
 from headrace.declaration.tenancy_plan import PricePlan, TenancyPlan
 from headrace.domain.errors import ERRORS, ErrorCode, Outcome, RequestError
 from headrace.domain.ids import KeyId
-from headrace.domain.quota import MICROSECONDS, NO_LIMITS, Level, LimitId, LimitSet
+from headrace.domain.quota import BUDGETS, MICROSECONDS, NO_LIMITS, Level, LimitId, LimitSet
 from headrace.domain.request import ApiDialect, InferenceRequest, RequestClass
 from headrace.domain.tenant import Caller, KeyRecord
 from headrace.domain.usage import TokenUsage
+from headrace.gateway.admission.budget_watch import BudgetWatch
 from headrace.gateway.admission.core.caps import check_caps, tightest
 from headrace.gateway.admission.core.gpu_rates import PoolSpeed
 from headrace.gateway.admission.core.meter import MeterFactory
@@ -24,12 +27,22 @@ from headrace.gateway.admission.core.pricing import cost_nanos
 from headrace.gateway.admission.core.purse import Amounts, Purse, Reservation, Shortage, no_amounts
 from headrace.gateway.admission.core.rate_headers import rate_lines
 from headrace.gateway.admission.core.refusal import refusal
+from headrace.gateway.admission.gpu_clock import GpuClock
 
 INTERACTIVE, OFFLINE = RequestClass.INTERACTIVE, RequestClass.OFFLINE
 EMBEDDINGS = ApiDialect.EMBEDDINGS
 PURSES_MOST = 100_000
 """Callers whose purses are kept ready; beyond it all are made anew. Chosen: ten times the keys of a large instance."""
 _decode_choices = msgspec.json.Decoder(int | None).decode
+
+
+class Answer(Protocol):
+    """What is on its way to the caller."""
+
+    @property
+    def output_tokens(self) -> int:
+        """Output so far."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -40,6 +53,7 @@ class Ticket:
     caller: Caller
     request: InferenceRequest
     choices: int
+    answer: Answer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +86,8 @@ class Quota:
         self._lengths: dict[str, OutputLengths] = {}
         self.speeds: dict[str, PoolSpeed] = {}
         """By pool."""
+        self.budgets = BudgetWatch()
+        self._clock = GpuClock()
         self._pools_of: dict[str, tuple[str, ...]] = {}
         self.refusals: dict[tuple[str, str], int] = {}
         """By level and limit."""
@@ -95,6 +111,15 @@ class Quota:
         own = (((Level.KEY, key.key_id), key.limits) for key in keys if key.limits.amounts)
         declared = (LimitId(*owner, unit) for owner, limits in (*self._levels.items(), *own) for unit in limits.amounts)
         self._meters.keep_only(frozenset(declared))
+        self.budgets.adopt(
+            self._meters.meter(LimitId(*owner, unit), limits.amounts[unit], now_mono_s)
+            for level in Level
+            for owner, limits in islice(
+                (one for one in self._levels.items() if one[0][0] is level and BUDGETS.intersection(one[1].amounts)),
+                max(tenancy.named_tenants, 1),
+            )
+            for unit in BUDGETS.intersection(limits.amounts)
+        )
         for ticket in self._tickets:
             ticket.reservation.move_under(self.purse_of(ticket.caller, now_mono_s), now_mono_s)
 
@@ -162,8 +187,17 @@ class Quota:
         is_open = request.output_limit_tokens is None and request.dialect is not EMBEDDINGS
         return request if caps.output_tokens is None or not is_open else request.with_output_limit(caps.output_tokens)
 
-    def reserve(self, caller: Caller, request: InferenceRequest, now_mono_s: float) -> Ticket:
+    def reserve(
+        self,
+        caller: Caller,
+        request: InferenceRequest,
+        now_mono_s: float,
+        resume: Callable[[], None] | None = None,
+    ) -> Ticket | None:
         """Take what the request may need, from all meters of its caller or from none.
+
+        Where a limit is shared with other processes and more of it may be had from them, the answer is None, and
+        `resume` is called after the next exchange: reserve again then.
 
         Raises: RequestError SATURATED, RATE_LIMITED or QUOTA_EXHAUSTED; then nothing was taken.
         """
@@ -180,6 +214,8 @@ class Quota:
         if purse.meters:
             reserved = purse.try_reserve(amounts, now_mono_s)
             if isinstance(reserved, Shortage):
+                if resume is not None and self._meters.await_share(reserved.meter, now_mono_s, resume):
+                    return None
                 limit_id = reserved.meter.limit_id
                 where = (limit_id.level.value, limit_id.unit.value)
                 self.refusals[where] = self.refusals.get(where, 0) + 1
@@ -227,24 +263,30 @@ class Quota:
             return NO_BILL
         if input_tokens is None:
             input_tokens = request.estimated_input_tokens
-        bill = self._bill(request.requested_model, pool, input_tokens, usage.cached_input_tokens or 0, output_tokens)
+        cached = usage.cached_input_tokens or 0
+        if pool is not None:
+            self._clock.count(pool, max(input_tokens - cached, 0), output_tokens)
+        bill = self._bill(request.requested_model, pool, input_tokens, cached, output_tokens)
         gpu_us, cost = round((bill.gpu_s or 0.0) * MICROSECONDS), bill.cost_nanos or 0
         reservation.settle([1, input_tokens, output_tokens, gpu_us, 0, 0, 0, 0, cost, cost], now_mono_s)
         return bill
 
-    def grow(self, ticket: Ticket, output_tokens: int, now_mono_s: float) -> None:
-        """The answer is longer than was reserved: hold more, half as much again, so that others see it coming."""
-        reservation, request = ticket.reservation, ticket.request
-        if not reservation.purse.meters or output_tokens <= reservation.expected_output_tokens:
-            return
-        expected = output_tokens + output_tokens // 2
-        if request.output_limit_tokens is not None:
-            expected = min(expected, request.output_limit_tokens * ticket.choices)
-        reservation.grow(self._amounts(request, reservation.purse, expected), now_mono_s)
+    def sweep(self, busy: Mapping[str, int], now_mono_s: float) -> None:
+        """Look at what time does. `busy`: how many replicas of each pool have work now.
 
-    def iter_tickets(self) -> Iterator[Ticket]:
-        """All that is in work."""
-        return iter(tuple(self._tickets))
+        An answer without a limit of its own that has become longer than was reserved holds half as much again, so that
+        others see it coming.
+        """
+        self._clock.tick(busy, self.speeds, now_mono_s)
+        self.budgets.look(now_mono_s)
+        for ticket in self._tickets:
+            reservation, answer = ticket.reservation, ticket.answer
+            if answer is None or ticket.request.output_limit_tokens is not None or not reservation.purse.meters:
+                continue
+            output_tokens = answer.output_tokens
+            if output_tokens > reservation.expected_output_tokens:
+                expected = output_tokens + output_tokens // 2
+                reservation.grow(self._amounts(ticket.request, reservation.purse, expected), now_mono_s)
 
     # --- inside
 

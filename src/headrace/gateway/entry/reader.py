@@ -58,7 +58,14 @@ class RequestReader:
         self._known: dict[tuple[bytes, str], KnownModel] = {}
         """By the model's name as it stands in the body, and the path."""
 
-    def read(self, body: bytes, route: Route, dialect: ApiDialect, find_pin: FindPin) -> InferenceRequest:
+    def read(
+        self,
+        body: bytes,
+        route: Route,
+        dialect: ApiDialect,
+        find_pin: FindPin,
+        regions: frozenset[str] | None = None,
+    ) -> InferenceRequest:
         """Read one body. Raises: RequestError, naming the field and what is allowed."""
         fields = self._decode_fields(body)
         known = self._known.get((bytes(fields.get("model", b"")), route.path)) or self._find_served(
@@ -81,6 +88,7 @@ class RequestReader:
             output_limit_tokens=self._output_limit(fields),
             estimated_input_tokens=self._estimates.estimate(known.name, prompt_bytes),
             prompt_bytes=prompt_bytes,
+            regions=regions,
             pinned_endpoint=_pinned_endpoint(fields, find_pin) if dialect is RESPONSES else None,
             rewrites=self._shaper.shape(fields, dialect, route.path, model, is_stream=is_stream) if is_shaped else None,
         )

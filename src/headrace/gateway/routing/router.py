@@ -24,7 +24,7 @@ class Router:
         plans: Mapping[str, RoutingPlan],
     ) -> None:
         self._directory = directory
-        self._pools: dict[tuple[str, bytes], tuple[str, ...]] = {}
+        self._pools: dict[tuple[str, bytes, frozenset[str] | None], tuple[str, ...]] = {}
         self._models = models
         self._placer = placer
         self._plans = plans
@@ -126,11 +126,12 @@ class Router:
         return None if raw is None else hash_of(bytes(raw).decode("utf-8", "replace"))
 
     def _pools_of(self, request: InferenceRequest) -> tuple[str, ...]:
-        key = (request.requested_model, request.path)
+        regions = request.regions
+        key = (request.requested_model, request.path, regions)
         pools = self._pools.get(key)
         if pools is None:
             served = self._models[request.requested_model].pools_for(request.path.decode("ascii"))
-            pools = self._pools[key] = tuple(pool.name for pool in served)
+            pools = self._pools[key] = tuple(pool.name for pool in served if regions is None or pool.region in regions)
         return pools
 
     def _nothing_ready(self, request: InferenceRequest) -> RequestError:
@@ -139,6 +140,7 @@ class Router:
         message = (
             f"model {request.requested_model!r} has {len(candidates)} endpoints, 0 ready"
             + (f" ({states})" if states else "")
+            + (f" in the regions of this key ({', '.join(sorted(request.regions))})" if request.regions else "")
             + "; operators: headrace status"
         )
         return RequestError(ErrorCode.NO_READY_ENDPOINT, message)

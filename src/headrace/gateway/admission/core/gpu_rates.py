@@ -37,6 +37,11 @@ class PoolSpeed:
         self._publish()
 
     @property
+    def is_declared(self) -> bool:
+        """Nothing is to be learned."""
+        return None not in self._declared
+
+    @property
     def is_known(self) -> bool:
         return self.prefill_s is not None and self.decode_s is not None
 

@@ -55,6 +55,7 @@ class ErrorCode(StrEnum):
     RATE_LIMITED = "rate_limited"
     QUOTA_EXHAUSTED = "quota_exhausted"
     SATURATED = "saturated"
+    QUEUE_EXPIRED = "queue_expired"
     NO_READY_ENDPOINT = "no_ready_endpoint"
     DRAINING = "draining"
     DATABASE_UNAVAILABLE = "database_unavailable"
@@ -207,8 +208,18 @@ ERRORS: Mapping[ErrorCode, ErrorSpec] = MappingProxyType(
             remedy="Wait for the next day or month (UTC), or ask the operator for a higher budget.",
         ),
         ErrorCode.SATURATED: _platform(
-            "The gateway holds as many requests as gateway.limits.in_flight allows.",
+            "The gateway holds as many requests as gateway.limits.in_flight allows, or the pool's queue is full.",
             "Retry after `Retry-After`; add gateways or replicas.",
+        ),
+        ErrorCode.QUEUE_EXPIRED: ErrorSpec(
+            outcome=Outcome.EVICTED,
+            http_status=503,
+            openai_type="server_error",
+            fault=Fault.PLATFORM,
+            may_fail_over=False,
+            retry_after_s=1.0,
+            title="The request waited for an engine as long as its class may (pools.<name>.queue.classes).",
+            remedy="Retry after `Retry-After`; operators: `headrace queue`, and add replicas.",
         ),
         ErrorCode.NO_READY_ENDPOINT: _platform(
             "No endpoint of the model's pools is ready.",

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from headrace.gateway.admission.core.flow import Ticket
+from headrace.gateway.admission.core.flow import QueueTicket
 from headrace.gateway.admission.core.lane import Lane, LaneRules, Refused
 from headrace.gateway.admission.core.room import DeclaredRoom, Room, has_room
 from headrace.gateway.endpoints.load import Claim, EndpointLoad
@@ -76,7 +76,7 @@ class Running:
     """One request at an engine."""
 
     served: Served
-    ticket: Ticket | None
+    ticket: QueueTicket | None
     claim: Claim
     place: VirtualEngine
     first_step: int = 0
@@ -148,7 +148,7 @@ class VirtualPool:
             self._send(served, None, Claim(place, arrival.input_tokens), now_s)
             return
         flow = lane.flow(arrival.load.tenant, arrival.load.request_class, arrival.load.weight)
-        ticket = Ticket(flow, served, now_s, input_tokens=arrival.input_tokens, group=lane)
+        ticket = QueueTicket(flow, served, now_s, input_tokens=arrival.input_tokens, group=lane)
         claim = lane.enter(ticket, now_s)
         if isinstance(claim, Refused):
             served.is_refused = True
@@ -167,7 +167,7 @@ class VirtualPool:
                 self._pump(lane, now_s)
                 return
 
-    def _withdraw(self, ticket: Ticket, now_s: float) -> bool:
+    def _withdraw(self, ticket: QueueTicket, now_s: float) -> bool:
         """As a delivery does it: only where nothing of an answer has come."""
         running = self._tickets.get(id(ticket))
         if running is None or running.first_step:
@@ -180,7 +180,7 @@ class VirtualPool:
         running.served.dispatched_at_s = None
         return True
 
-    def _find(self, ticket: Ticket, *, is_light: bool, is_contended: bool) -> VirtualEngine | None:
+    def _find(self, ticket: QueueTicket, *, is_light: bool, is_contended: bool) -> VirtualEngine | None:
         best: VirtualEngine | None = None
         for place in self._places:
             if (best is None or place.in_flight < best.in_flight) and has_room(
@@ -193,7 +193,7 @@ class VirtualPool:
                 best = place
         return best
 
-    def _send(self, served: Served, ticket: Ticket | None, claim: Claim, now_s: float) -> None:
+    def _send(self, served: Served, ticket: QueueTicket | None, claim: Claim, now_s: float) -> None:
         place, arrival = claim.place, served.arrival
         assert isinstance(place, VirtualEngine)
         served.dispatched_at_s = now_s

@@ -187,9 +187,17 @@ async def test_an_sglang_that_drains_gets_nothing_though_it_would_take_it(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("kind", "path"), [("vllm", "/health"), ("sglang", "/ready"), ("tensorrt-llm", "/health"), ("llamacpp", "/health")]
+    ("kind", "path", "page"),
+    [
+        ("vllm", "/health", "/metrics"),
+        ("sglang", "/ready", "/metrics"),
+        ("tensorrt-llm", "/health", "/prometheus/metrics"),
+        ("llamacpp", "/health", "/metrics"),
+    ],
 )
-async def test_probes_ask_what_costs_nothing(tmp_path: Path, engine: ScriptedEngine, kind: str, path: str) -> None:
+async def test_probes_ask_what_costs_nothing(
+    tmp_path: Path, engine: ScriptedEngine, kind: str, path: str, page: str
+) -> None:
     """SGLang's /health generates a token and trtllm-serve's /metrics is used up by reading: neither is ever asked."""
     async with RunningGateway(tmp_path, declare({"p": remote_pool(engine.url, engine=kind)})) as gateway:
         await gateway.wait_ready()
@@ -198,7 +206,7 @@ async def test_probes_ask_what_costs_nothing(tmp_path: Path, engine: ScriptedEng
         async with asyncio.timeout(20):
             while len(engine.asked) < 5:
                 await asyncio.sleep(0.02)
-        assert {asked for asked, _ in engine.asked} == {path}
+        assert {asked for asked, _ in engine.asked} == {path, page}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import heapq
 from collections.abc import Iterator
 
 from headrace.domain.request import RequestClass
+from headrace.gateway.endpoints.load import Claim
 
 OUTPUT_WEIGHT = 2.0
 """What one output token counts against one input token. Source: the paper above, which takes it from price lists."""
@@ -21,15 +22,16 @@ SLACK = 64
 """Entries of tickets that have left, kept until they come to the top or are more than those that wait. Chosen."""
 
 
-class Ticket:
-    """One request in a queue, and later in service. `payload` is the shell's own.
+class QueueTicket:
+    """One request in a queue, and later in service.
 
-    Units: tokens, monotonic seconds.
+    Units: tokens, monotonic seconds. By position, as one is made for each request.
     """
 
     __slots__ = (
         "body_bytes",
         "charged_output_tokens",
+        "claim",
         "deadline_mono_s",
         "flow",
         "group",
@@ -37,6 +39,7 @@ class Ticket:
         "is_waiting",
         "key",
         "payload",
+        "queue",
         "since_mono_s",
         "was_queued",
         "withdrawals",
@@ -47,7 +50,6 @@ class Ticket:
         flow: "Flow",
         payload: object,
         since_mono_s: float,
-        *,
         input_tokens: int = 0,
         body_bytes: int = 0,
         deadline_mono_s: float | None = None,
@@ -56,6 +58,7 @@ class Ticket:
     ) -> None:
         self.flow = flow
         self.payload = payload
+        """The shell's own."""
         self.since_mono_s = since_mono_s
         self.input_tokens = input_tokens
         self.body_bytes = body_bytes
@@ -65,6 +68,10 @@ class Ticket:
         """Requests of one group can go to the same endpoints: where one finds no room, none does. None: on its own."""
         self.key = key
         """Conversation or idempotency key: those of one tenant with the same key wait on one another."""
+        self.queue: object = None
+        """The shell's own: which queue it is in."""
+        self.claim: Claim | None = None
+        """Its place at an endpoint, until whoever sends it takes it over."""
         self.is_waiting = False
         self.was_queued = False
         self.withdrawals = 0
@@ -73,7 +80,9 @@ class Ticket:
 
     def __repr__(self) -> str:
         state = "waiting" if self.is_waiting else "not waiting"
-        return f"Ticket({self.flow.tenant}, {self.flow.request_class.value}, {state} since {self.since_mono_s:.3f})"
+        return (
+            f"QueueTicket({self.flow.tenant}, {self.flow.request_class.value}, {state} since {self.since_mono_s:.3f})"
+        )
 
 
 class Flow:
@@ -107,11 +116,11 @@ class Flow:
         """In its band's heap."""
         self.seen_mono_s = 0.0
         """When a request of it last came."""
-        self._queue: list[tuple[float, int, Ticket]] = []
+        self._queue: list[tuple[float, int, QueueTicket]] = []
         self._order = 0
         self._deadline_first = deadline_first
 
-    def push(self, ticket: Ticket, *, in_front: bool = False) -> None:
+    def push(self, ticket: QueueTicket, *, in_front: bool = False) -> None:
         """Let a ticket wait: by arrival, or by its deadline where the queue is declared so."""
         self._order += 1
         first = ticket.deadline_mono_s if self._deadline_first else None
@@ -122,7 +131,7 @@ class Flow:
         self.waiting += 1
         self.waiting_bytes += ticket.body_bytes
 
-    def remove(self, ticket: Ticket) -> None:
+    def remove(self, ticket: QueueTicket) -> None:
         """Let a waiting ticket go, wherever it stands."""
         ticket.is_waiting = False
         self.waiting -= 1
@@ -134,7 +143,7 @@ class Flow:
             self._queue = [entry for entry in queue if entry[2].is_waiting and entry[2].flow is self]
             heapq.heapify(self._queue)
 
-    def first(self) -> Ticket | None:
+    def first(self) -> QueueTicket | None:
         """Return who is next, without taking it out."""
         queue = self._queue
         while queue:
@@ -144,13 +153,13 @@ class Flow:
             heapq.heappop(queue)
         return None
 
-    def iter_any_order(self) -> Iterator[Ticket]:
+    def iter_any_order(self) -> Iterator[QueueTicket]:
         """All that wait, cheaply: for looking at each."""
         for _, _, ticket in self._queue:
             if ticket.is_waiting and ticket.flow is self:
                 yield ticket
 
-    def iter_waiting(self) -> Iterator[Ticket]:
+    def iter_waiting(self) -> Iterator[QueueTicket]:
         """All that wait, in order."""
         seen: set[int] = set()
         for _, _, ticket in sorted(self._queue, key=lambda entry: entry[:2]):
@@ -158,7 +167,7 @@ class Flow:
                 seen.add(id(ticket))
                 yield ticket
 
-    def iter_next(self) -> Iterator[Ticket]:
+    def iter_next(self) -> Iterator[QueueTicket]:
         """Who may go next: the first, and where that one can only go to an endpoint of its own, some behind it."""
         first = self.first()
         if first is None:

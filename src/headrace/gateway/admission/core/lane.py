@@ -13,7 +13,7 @@ from typing import Protocol
 from headrace.domain.request import RequestClass
 from headrace.gateway.admission.core.bands import BANDS, BandRules, BandTable
 from headrace.gateway.admission.core.drain_rate import DrainRate
-from headrace.gateway.admission.core.flow import OUTPUT_WEIGHT, Flow, Ticket
+from headrace.gateway.admission.core.flow import OUTPUT_WEIGHT, Flow, QueueTicket
 from headrace.gateway.endpoints.load import Claim, Place
 
 MEMORY_S = 30.0
@@ -65,7 +65,7 @@ class Refused:
 class Find(Protocol):
     """Routing, as a queue sees it."""
 
-    def __call__(self, ticket: Ticket, *, is_light: bool, is_contended: bool) -> Place | None:
+    def __call__(self, ticket: QueueTicket, *, is_light: bool, is_contended: bool) -> Place | None:
         """Return the best endpoint that has room for the ticket; None: none has."""
         ...
 
@@ -93,10 +93,10 @@ class Lane:
         self._bands = BandTable(rules.bands)
         self._flows: dict[tuple[str, RequestClass], Flow] = {}
         self._tenants: dict[str, TenantWaiting] = {}
-        self._keyed: dict[tuple[str, str], list[Ticket]] = {}
+        self._keyed: dict[tuple[str, str], list[QueueTicket]] = {}
         self._active_weight = 0.0
         """Of the flows that have something waiting or in service."""
-        self._offline: dict[Ticket, None] = {}
+        self._offline: dict[QueueTicket, None] = {}
         """Offline requests at engines, in the order of their start."""
         self._last: Flow | None = None
         self._other: Flow | None = None
@@ -121,7 +121,7 @@ class Lane:
             flow.weight = weight
         return flow
 
-    def enter(self, ticket: Ticket, now_mono_s: float) -> Claim | Refused | None:
+    def enter(self, ticket: QueueTicket, now_mono_s: float) -> Claim | Refused | None:
         """A request has come: its claim where it may start now, why not where the queue is full, None where it waits.
 
         Where it waits and `may_go` says so, `pump` must be called next.
@@ -146,11 +146,11 @@ class Lane:
         return None
 
     @staticmethod
-    def may_go(ticket: Ticket) -> bool:
+    def may_go(ticket: QueueTicket) -> bool:
         """Whether a ticket that has just begun to wait could be the next to go: nobody of its tenant is before it."""
         return ticket.flow.waiting == 1 or ticket.group is None or ticket.key is not None
 
-    def leave(self, ticket: Ticket, *, input_tokens: int | None = None, output_tokens: int | None = None) -> None:
+    def leave(self, ticket: QueueTicket, *, input_tokens: int | None = None, output_tokens: int | None = None) -> None:
         """A request is over, whether it waited or ran; what the engine counted replaces what was estimated."""
         flow = ticket.flow
         if ticket.is_waiting:
@@ -167,14 +167,14 @@ class Lane:
         if not flow.in_service and not flow.waiting:
             self._active_weight -= flow.weight
 
-    def charge_output(self, ticket: Ticket, output_tokens: int) -> None:
+    def charge_output(self, ticket: QueueTicket, output_tokens: int) -> None:
         """A request in service has so many output tokens by now."""
         gained = output_tokens - ticket.charged_output_tokens
         if gained > 0:
             ticket.charged_output_tokens = output_tokens
             self._charge(ticket.flow, gained * OUTPUT_WEIGHT)
 
-    def requeue(self, ticket: Ticket, now_mono_s: float) -> None:
+    def requeue(self, ticket: QueueTicket, now_mono_s: float) -> None:
         """A request that was sent has been taken back: it waits again, before the others of its tenant, uncharged."""
         flow = ticket.flow
         self.in_service -= 1
@@ -188,7 +188,7 @@ class Lane:
 
     # --- room
 
-    def pump(self, now_mono_s: float) -> Iterator[tuple[Ticket, Claim]]:
+    def pump(self, now_mono_s: float) -> Iterator[tuple[QueueTicket, Claim]]:
         """Start whoever may go now, in order: each yielded ticket has its claim already."""
         while self.waiting:
             found = self._next(now_mono_s)
@@ -202,7 +202,7 @@ class Lane:
             band.heap.served(ticket.flow)
             yield ticket, self._serve(ticket, place)
 
-    def iter_withdrawable(self, now_mono_s: float) -> Iterator[Ticket]:
+    def iter_withdrawable(self, now_mono_s: float) -> Iterator[QueueTicket]:
         """Offline requests that should give way to more urgent work that waits, the last started first."""
         if not self._offline or not self.waiting:
             return
@@ -212,9 +212,9 @@ class Lane:
             if ticket.withdrawals < WITHDRAWALS:
                 yield ticket
 
-    def expired(self, now_mono_s: float) -> list[Ticket]:
+    def expired(self, now_mono_s: float) -> list[QueueTicket]:
         """Who has waited for longer than its class may."""
-        found: list[Ticket] = []
+        found: list[QueueTicket] = []
         for flow in self._flows.values():
             if flow.waiting:
                 since_mono_s = now_mono_s - self.rules.longest_wait_s[flow.request_class]
@@ -258,7 +258,7 @@ class Lane:
             weights += rival.weight  # idle just now, but it will be back
         return (flow.in_service + 1) * weights <= flow.weight * limit
 
-    def _next(self, now_mono_s: float) -> tuple[Ticket, Place] | None:
+    def _next(self, now_mono_s: float) -> tuple[QueueTicket, Place] | None:
         full: set[object] = set()
         full_for_heavy: set[object] = set()
         for band in self._bands.ordered(now_mono_s):
@@ -276,7 +276,7 @@ class Lane:
                         (full if is_light else full_for_heavy).add(group)
         return None
 
-    def _serve(self, ticket: Ticket, place: Place) -> Claim:
+    def _serve(self, ticket: QueueTicket, place: Place) -> Claim:
         """Claim the place, and count. The flow's weight counts already."""
         flow = ticket.flow
         self.in_service += 1
@@ -296,7 +296,7 @@ class Lane:
         if self.waiting:
             self._bands.charge(flow, tokens)
 
-    def _wait(self, ticket: Ticket, now_mono_s: float, *, in_front: bool = False) -> None:
+    def _wait(self, ticket: QueueTicket, now_mono_s: float, *, in_front: bool = False) -> None:
         flow = ticket.flow
         if not flow.waiting and not flow.in_service:
             self._active_weight += flow.weight
@@ -318,7 +318,7 @@ class Lane:
         if ticket.key is not None:
             self._keyed.setdefault((flow.tenant, ticket.key), []).append(ticket)
 
-    def _unwait(self, ticket: Ticket) -> None:
+    def _unwait(self, ticket: QueueTicket) -> None:
         """Take a waiting ticket out. The flow's weight stays counted: whoever calls serves or drops it next."""
         flow = ticket.flow
         flow.remove(ticket)
@@ -336,7 +336,7 @@ class Lane:
             if not same:
                 del self._keyed[flow.tenant, ticket.key]
 
-    def _check_bounds(self, ticket: Ticket, now_mono_s: float) -> Refused | None:
+    def _check_bounds(self, ticket: QueueTicket, now_mono_s: float) -> Refused | None:
         rules, size = self.rules, ticket.body_bytes
         tenant = self._tenants.get(ticket.flow.tenant)
         requests, size_bytes = (tenant.requests, tenant.size_bytes) if tenant else (0, 0)
@@ -353,7 +353,7 @@ class Lane:
                 return Refused(bound=bound, limit=limit, used=used, retry_after_s=retry_after_s)
         return None
 
-    def _inherit(self, ticket: Ticket, now_mono_s: float) -> None:
+    def _inherit(self, ticket: QueueTicket, now_mono_s: float) -> None:
         """Those of the same conversation or idempotency key that wait in less urgent bands are raised to this one's."""
         flow = ticket.flow
         rank = BANDS.index(flow.request_class)
@@ -361,7 +361,7 @@ class Lane:
             if other is not ticket and BANDS.index(other.flow.request_class) > rank:
                 self._raise(other, flow, now_mono_s)
 
-    def _raise(self, ticket: Ticket, flow: Flow, now_mono_s: float) -> None:
+    def _raise(self, ticket: QueueTicket, flow: Flow, now_mono_s: float) -> None:
         before = ticket.flow
         self._unwait(ticket)
         if not before.in_service and not before.waiting:

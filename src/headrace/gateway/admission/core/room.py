@@ -16,11 +16,6 @@ from headrace.gateway.endpoints.load import EndpointLoad, MeasuredLoad, Place
 
 SLACK_RATIO = 1 / 16
 """Requests beyond what a full engine runs, so that it never runs dry between two of our turns. Chosen."""
-PREFILL_STEPS = 2
-"""Steps' worth of prompts that an engine may have before it: one it works on, one that waits, so that it never runs dry
-between two of our turns. More would only make a newcomer wait behind them. Chosen."""
-LEAST_PREFILL_TOKENS = 4096
-"""Below this a bound on prompts would cost more by pauses than it gives. Chosen."""
 FULL_RATIO = 0.75
 CALM_RATIO = 0.25
 """An engine whose places are taken to FULL_RATIO is held up by generating, and prompts come one by one as places become
@@ -51,6 +46,8 @@ class Room:
         self._load = load
         self._learned: int | None = None
         self._declared = declared
+        self.last: MeasuredLoad | None = None
+        """The reading that counted last."""
         self.adopt(declared)
 
     def adopt(self, declared: DeclaredRoom) -> None:
@@ -60,6 +57,7 @@ class Room:
 
     def measured(self, reading: MeasuredLoad) -> None:
         """Correct the limit by a fresh reading."""
+        self.last = reading
         declared = self._declared
         self._learn(reading)
         known = [each for each in (declared.sequences, self._learned) if each is not None]

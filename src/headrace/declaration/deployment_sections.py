@@ -124,7 +124,7 @@ class GatewayDeployment(Section):
     )
     replicas: int = Field(default=1, ge=1, le=64, description="Kubernetes: gateways.")
     python: str = Field(
-        default="/opt/headrace/bin/python",
+        default="/usr/local/lib/headrace/bin/python",
         min_length=1,
         description="systemd: Python of the environment in which headrace is installed.",
     )

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.declaration.load import load_declaration
 from headrace.declaration.problem import DeclarationError, Severity
 
 REMOTE = """
@@ -136,3 +137,20 @@ def test_a_number_may_come_from_the_environment(load) -> None:
     """A referenced number is read as a number."""
     text = remote("{}") + '    probe: {eject_after: "${env:N}"}\n'
     assert load(text, N="7").declaration.pools["p"].probe.eject_after == 7
+
+
+def test_secrets_can_be_kept_as_they_are_written(tmp_path: Path) -> None:
+    """For output that must refer to secrets: neither variable nor file is read, and other values are as ever."""
+    path = tmp_path / "headrace.yaml"
+    path.write_text(
+        "version: 1\nmodels: {far: {}}\n"
+        "pools: {far: {model: far, engine: openai, served_model: '${env:NAME}', endpoints: ['https://far.example.com'],"
+        " credentials: {bearer: '${env:KEY}', headers: {x: 'v-${file:missing}'}}}}\n"
+        "ledger: {database: 'postgresql+psycopg://u:${env:DB}@db/x'}\n"
+    )
+    loaded = load_declaration(path, environ={"NAME": "real", "KEY": "secret"}, is_elsewhere=True, keeps_secrets=True)
+    pool = loaded.declaration.pools["far"]
+    assert pool.served_model == "real"
+    assert (pool.credentials.bearer, pool.credentials.headers) == ("${env:KEY}", {"x": "v-${file:missing}"})
+    assert loaded.declaration.ledger.database == "postgresql+psycopg://u:${env:DB}@db/x"
+    assert loaded.warnings == ()

@@ -26,7 +26,7 @@ models:
     chat_template: "{{{{ x }}}}"
     context_tokens: 4096
   small:
-    source: file:/home/ops/small.gguf
+    source: file:{home}/small.gguf
 pools:
   chat:
     model: chat
@@ -54,7 +54,8 @@ def rendered(tmp_path: Path) -> Rendered:
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\n")
     python.chmod(0o755)
-    path.write_text(DECLARATION.format(text=json.dumps(NASTY).replace("${", "$${"), python=python))
+    home = Path("/home") / "ops"
+    path.write_text(DECLARATION.format(text=json.dumps(NASTY).replace("${", "$${"), python=python, home=home))
     request, _ = make_request(path, environ={})
     return render_systemd(request)
 

@@ -1,0 +1,83 @@
+"""One caller's stream, read to its end: its text, who it says it is, and how it ended."""
+
+import asyncio
+import json
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.harness.raw_client import RawClient, post
+
+
+@dataclass
+class ToldStream:
+    """What one caller was told."""
+
+    body: dict[str, Any]
+    text: str = ""
+    identities: set[tuple[Any, ...]] = field(default_factory=set)
+    """Id, creation date and model of every chunk."""
+    roles: int = 0
+    reasons: list[str] = field(default_factory=list)
+    usage: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+    is_ended: bool = False
+    """The end mark came."""
+    longest_gap_s: float = 0.0
+    pieces: int = 0
+    is_over: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        return self.is_ended and self.error is None and len(self.reasons) == 1 and len(self.identities) == 1
+
+    async def read(self, port: int, key: str, path: str = "/v1/chat/completions") -> "ToldStream":
+        """Send the request and read all there is. Raises where the connection ends early."""
+        async with RawClient(port) as client:
+            await client.send(post({"stream": True, **self.body}, key, path))
+            status, _ = await client.head()
+            assert status == 200, status
+            rest, last_mono_s = b"", 0.0
+            async for chunk in client.chunks():
+                *events, rest = (rest + chunk).split(b"\n\n")
+                for event in events:
+                    if self._take(event):
+                        now = time.monotonic()
+                        self.longest_gap_s = max(self.longest_gap_s, now - last_mono_s if last_mono_s else 0.0)
+                        last_mono_s = now
+            assert rest == b"", "half an event"
+        self.is_over = True
+        return self
+
+    def _take(self, event: bytes) -> bool:
+        """Read one event; True where it had text."""
+        payload = event.removeprefix(b"data: ")
+        if event.startswith(b":"):
+            return False
+        assert not self.is_ended, "events after the end mark"
+        if payload == b"[DONE]":
+            self.is_ended = True
+            return False
+        chunk = json.loads(payload)
+        if "error" in chunk:
+            self.error = chunk["error"]
+            return False
+        self.usage = chunk.get("usage") or self.usage
+        self.identities.add((chunk["id"], chunk["created"], chunk["model"], chunk["object"]))
+        for choice in chunk["choices"]:
+            assert choice["index"] == 0
+            delta = choice.get("delta", choice)
+            self.roles += bool(delta.get("role"))
+            text = delta.get("content") or delta.get("text") or ""
+            self.text += text
+            self.pieces += bool(text)
+            if choice["finish_reason"]:
+                self.reasons.append(choice["finish_reason"])
+        return bool(chunk["choices"]) and bool(text)
+
+
+async def until(is_so: Any, bound_s: float = 30.0) -> None:
+    """Look again and again. Raises: TimeoutError."""
+    async with asyncio.timeout(bound_s):
+        while not is_so():
+            await asyncio.sleep(0.01)

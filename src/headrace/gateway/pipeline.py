@@ -33,6 +33,8 @@ from headrace.gateway.routing.pins import AnswerPins
 from headrace.gateway.routing.router import Router
 
 log = structlog.get_logger("headrace.gateway")
+PAUSES_MOST = 3
+"""Exchanges of shares that one request waits for: one is enough, unless others took what it asked for."""
 RESPONSES = ApiDialect.RESPONSES.value
 
 
@@ -95,10 +97,16 @@ class Pipeline:
         except RequestError as error:
             progress.refuse(error)
         except Exception as bug:  # noqa: BLE001 (boundary: the caller gets an id, the log the traceback)
-            if progress.delivery is not None:
-                progress.delivery.crashed(bug)
-            else:
-                progress.refuse(progress.report(bug))
+            progress.crashed(bug)
+
+    def resume(self, progress: "Progress", request: InferenceRequest, caller: Caller) -> None:
+        """Go on with a request that waited for an exchange of shares with other processes."""
+        try:
+            self._admit(progress, request, caller, monotonic())
+        except RequestError as error:
+            progress.refuse(error)
+        except Exception as bug:  # noqa: BLE001 (boundary, as in `serve`)
+            progress.crashed(bug)
 
     def abandon(self, exchange: Exchange) -> None:
         """The caller has gone before its request was complete, or before its turn came."""
@@ -127,10 +135,22 @@ class Pipeline:
         if not caller.may_use(request.requested_model):  # 2 identity
             raise model_not_found(request.requested_model)
         account.model = request.requested_model
-        account.counted = counted = self._books.counters.of(request.requested_model)
+        account.counted = self._books.counters.of(request.requested_model)
         request = self.quota.fit(caller, request, exchange.received_mono_s)  # 3 admission
-        ticket = progress.ticket = self.quota.reserve(caller, request, exchange.received_mono_s)
         account.request_class = request.request_class.value
+        self._admit(progress, request, caller, exchange.received_mono_s)
+
+    def _admit(self, progress: "Progress", request: InferenceRequest, caller: Caller, now_mono_s: float) -> None:
+        """3 admission and on; again later, where a shared limit has to be asked for elsewhere first."""
+        exchange, head, account = progress.exchange, progress.head, progress.account
+        rules = self.rules or self._current()
+        counted = account.counted or self._books.counters.unknown
+        progress.request = request
+        resume = progress.resume if progress.pauses < PAUSES_MOST else None
+        ticket = progress.ticket = self.quota.reserve(caller, request, now_mono_s, resume)
+        if ticket is None:
+            progress.pauses += 1
+            return
         deadline_mono_s = None if head.timeout_s is None else exchange.received_mono_s + head.timeout_s
         place = self._enter_queue(progress, request, caller, deadline_mono_s) if self.queue.has_lanes else None
         if place is not None:
@@ -235,6 +255,9 @@ class Progress:
     head: RequestHead
     account: Account
     ticket: Ticket | None = None
+    request: InferenceRequest | None = None
+    pauses: int = 0
+    """How often it has waited for an exchange of shares."""
     place: QueueTicket | None = None
     delivery: Delivery | None = None
 
@@ -245,6 +268,19 @@ class Progress:
 
     def failed(self, error: RequestError) -> None:
         self.refuse(error)
+
+    def resume(self) -> None:
+        """The exchange that it waited for is over."""
+        caller, request = self.account.caller, self.request
+        if self.exchange.state is self and caller is not None and request is not None:  # else its caller has left
+            self.pipeline.resume(self, request, caller)
+
+    def crashed(self, bug: Exception) -> None:
+        """End with an error id for the caller."""
+        if self.delivery is not None:
+            self.delivery.crashed(bug)
+        else:
+            self.refuse(self.report(bug))
 
     def report(self, bug: Exception) -> RequestError:
         uid = self.head.uid
@@ -278,7 +314,7 @@ class Progress:
         if delivery is not None and delivery.is_over:
             pipeline.dispatcher.forget(delivery)
         self.account.settle(code, status, monotonic())
-        self.delivery = None
+        self.delivery = self.request = None
         # An error holds the frames it went through, and those hold the exchange: cut, or only the collector frees both.
         self.exchange.error = self.exchange.state = None
 

@@ -90,3 +90,15 @@ NANOS = 1_000_000_000
 """Billionths of the currency in one unit of it."""
 MICROSECONDS = 1_000_000
 """In one second of GPU time. So fine, since a short request takes less than a millisecond of a GPU."""
+
+
+class Spent(msgspec.Struct, frozen=True, kw_only=True):
+    """What the ledger knows to have been spent of one budget in one calendar period."""
+
+    level: Level
+    name: str
+    """As in LimitId."""
+    unit: Unit
+    nanos: int
+    period_start_at: float
+    """UTC epoch seconds."""

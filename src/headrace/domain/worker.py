@@ -6,6 +6,7 @@ One JSON object a line, each answered by one WorkerReply line, in order. The pla
 
 import msgspec
 
+from headrace.domain.quota import Spent
 from headrace.domain.tenant import KeyRecord
 
 
@@ -19,6 +20,12 @@ class SetKeys(msgspec.Struct, frozen=True, kw_only=True, tag="set_keys"):
     """Replace the set of known keys (revoked and expired ones left out)."""
 
     keys: tuple[KeyRecord, ...]
+
+
+class SetSpent(msgspec.Struct, frozen=True, kw_only=True, tag="set_spent"):
+    """What the ledger knows to have been spent of budgets: the worker counts at least that."""
+
+    spent: tuple[Spent, ...]
 
 
 class Drain(msgspec.Struct, frozen=True, kw_only=True, tag="drain"):
@@ -38,7 +45,11 @@ class ReadStatus(msgspec.Struct, frozen=True, kw_only=True, tag="read_status"):
     """Answer with `WorkerStatus` as JSON."""
 
 
-WorkerCommand = Configure | SetKeys | Drain | ReadMetrics | ReadStatus
+class ReadQuota(msgspec.Struct, frozen=True, kw_only=True, tag="read_quota"):
+    """Answer with a list of `quota_status.LimitStatus` as JSON: every limit of the plan and of the keys."""
+
+
+WorkerCommand = Configure | SetKeys | SetSpent | Drain | ReadMetrics | ReadStatus | ReadQuota
 
 
 class WorkerReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,3 +91,5 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     endpoints: tuple[EndpointStatus, ...]
     journal_dropped: int
     """Records that could not be written and were dropped (full disk, slow disk)."""
+    sharing_trouble: str | None = None
+    """Why the store of shared limits is out of reach; empty: it answers; None: nothing is shared."""

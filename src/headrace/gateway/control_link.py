@@ -10,7 +10,17 @@ import msgspec
 import structlog
 
 from headrace.declaration.gateway_plan import GatewayPlan
-from headrace.domain.worker import Configure, Drain, ReadMetrics, ReadStatus, SetKeys, WorkerCommand, WorkerReply
+from headrace.domain.worker import (
+    Configure,
+    Drain,
+    ReadMetrics,
+    ReadQuota,
+    ReadStatus,
+    SetKeys,
+    SetSpent,
+    WorkerCommand,
+    WorkerReply,
+)
 from headrace.gateway.endpoints.addresses import PlanError
 from headrace.gateway.worker import Worker
 
@@ -56,11 +66,16 @@ class ControlLink:
         if isinstance(command, SetKeys):
             worker.set_keys(command.keys)
             return WorkerReply(ok=True)
+        if isinstance(command, SetSpent):
+            worker.set_spent(command.spent)
+            return WorkerReply(ok=True)
         if isinstance(command, Drain):
             worker.drain(command.bound_s, is_replacement=command.is_replacement)
             return WorkerReply(ok=True)
         if isinstance(command, ReadMetrics):
             return WorkerReply(ok=True, text=worker.metrics_text())
+        if isinstance(command, ReadQuota):
+            return WorkerReply(ok=True, text=_encode(worker.quota_status()).decode())
         assert isinstance(command, ReadStatus)
         return WorkerReply(ok=True, text=_encode(worker.status()).decode())
 

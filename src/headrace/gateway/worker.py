@@ -9,6 +9,7 @@ import socket
 import ssl
 import time
 from collections import Counter
+from math import isfinite
 from time import monotonic
 
 import structlog
@@ -17,15 +18,20 @@ from headrace import __version__
 from headrace.declaration.gateway_plan import GatewayPlan, LimitsPlan
 from headrace.domain.clock import SystemClock
 from headrace.domain.endpoint import EndpointState
+from headrace.domain.quota import Spent
+from headrace.domain.quota_status import LimitStatus
 from headrace.domain.tenant import KeyRecord
 from headrace.domain.worker import EndpointStatus, WorkerStatus
 from headrace.gateway.accounting.account import Books
 from headrace.gateway.accounting.counters import Counters
 from headrace.gateway.accounting.exposition import EndpointSample, Exposition, WorkerSample
 from headrace.gateway.accounting.quota_exposition import BudgetSample, QuotaCollector, QuotaSample
+from headrace.gateway.accounting.sharing_exposition import SharingCollector, SharingSample
 from headrace.gateway.admission.core.local_meters import LocalMeters, WallOffset
 from headrace.gateway.admission.queue import AdmissionQueue
 from headrace.gateway.admission.quota import Quota
+from headrace.gateway.admission.sharing.keeper import LeaseKeeper
+from headrace.gateway.admission.sharing.stores import SharingUnavailableError, open_keeper
 from headrace.gateway.endpoints.addresses import PlanError
 from headrace.gateway.endpoints.cache_salt import CacheSalt, load_secret
 from headrace.gateway.endpoints.directory import EndpointDirectory
@@ -94,10 +100,11 @@ class Worker:
         self._sweeper = Sweeper(loop)
         self._reception = Reception(settings.run_dir, self._clock)
         self._background: list[asyncio.Task[None]] = []
+        self._keeper: LeaseKeeper | None = None
         self._wall = WallOffset(self._clock.wall_s(), monotonic())
         self.pipeline = Pipeline(self._clock, self._books, Quota(LocalMeters(self._wall)), AdmissionQueue(loop))
         quotas = QuotaCollector(self._counters.tenants, self._sample_quota)
-        self._exposition = Exposition(self._counters, self._sample, quotas)
+        self._exposition = Exposition(self._counters, self._sample, quotas, SharingCollector(self._sample_sharing))
         self.head_arrived = self.pipeline.open  # the wire's Service: no method of ours in between
         self.request_arrived = self.pipeline.serve
         self.caller_left = self.pipeline.abandon
@@ -116,6 +123,7 @@ class Worker:
         trusts = self._prepare_identity(plan)
         if (self.plan is not None) and (certificate is None) != (self._certificate is None):
             raise PlanError("gateway.tls cannot be switched on or off while running; use headrace down and up")
+        self._open_sharing(plan)
         self._reception.adopt(plan.identity, trusts)
         rules = self._make_rules(plan)
         self._open_books(plan)
@@ -153,6 +161,10 @@ class Worker:
         self.pipeline.rules = rules
         self.pipeline.queue.use(rules.router)
 
+    def set_spent(self, spent: tuple[Spent, ...]) -> None:
+        """Count at least what the ledger knows to have been spent of budgets."""
+        self.pipeline.quota.raise_spent(spent)
+
     def _make_rules(self, plan: GatewayPlan) -> Rules:
         models = serving_table(plan)
         router = Router(models, self._directory, self._placer, plan.routing)
@@ -180,6 +192,19 @@ class Worker:
             ),
             models=plan.models,
         )
+
+    def _open_sharing(self, plan: GatewayPlan) -> None:
+        """Hold limits together with others, where the first plan says so."""
+        if self.plan is not None:
+            if plan.sharing != self.plan.sharing:
+                raise PlanError("gateway.sharing cannot be changed while running; use headrace down and up")
+            return
+        try:
+            self._keeper = open_keeper(plan.sharing, self._settings.leases_socket)
+        except SharingUnavailableError as error:
+            raise PlanError(str(error)) from error
+        if self._keeper is not None:
+            self.pipeline.quota.use_meters(self._keeper.desk)
 
     def _prepare_certificate(self, plan: GatewayPlan) -> ServerCertificate | None:
         if plan.tls_certificate is None or plan.tls_key is None:
@@ -230,6 +255,8 @@ class Worker:
             spawn(LoadReader(self._directory, self.pipeline.queue.note_reading).run(), "load reader"),
             spawn(DnsDiscovery(self._directory, self._loop).run(), "discovery"),
         ]
+        if self._keeper is not None:
+            self._background.append(spawn(self._keeper.run(), "lease keeper"))
 
     async def _await_first_probes(self) -> None:
         """Know the endpoints before callers come: a worker that replaces another must refuse nothing it would serve."""
@@ -285,6 +312,8 @@ class Worker:
             connection.abort()
         for endpoint in self._directory:
             endpoint.connections.close()
+        if self._keeper is not None:
+            await self._keeper.close()
         if self._flusher is not None:
             await self._loop.run_in_executor(None, self._flusher.close)
         self.gone.set()
@@ -313,6 +342,21 @@ class Worker:
     def metrics_text(self) -> str:
         return self._exposition.text()
 
+    def quota_status(self) -> tuple[LimitStatus, ...]:
+        """Every limit and what is used of it, as far as this worker knows."""
+        now_mono_s = monotonic()
+        return tuple(
+            LimitStatus(
+                level=meter.limit_id.level,
+                name=meter.limit_id.name,
+                unit=meter.limit_id.unit,
+                limit=meter.amount,
+                used=meter.used(now_mono_s),
+                reset_s=reset_s if isfinite(reset_s := meter.reset_s(now_mono_s)) else None,
+            )
+            for meter in self.pipeline.quota.iter_meters(self._keys, now_mono_s)
+        )
+
     def status(self) -> WorkerStatus:
         rules = self.pipeline.rules
         return WorkerStatus(
@@ -339,6 +383,7 @@ class Worker:
                 for endpoint in self._directory
             ),
             journal_dropped=self._journal.dropped if self._journal else 0,
+            sharing_trouble=self._keeper.desk.trouble if self._keeper else None,
         )
 
     def _sample(self) -> WorkerSample:
@@ -358,6 +403,16 @@ class Worker:
                 )
                 for endpoint in self._directory
             ),
+        )
+
+    def _sample_sharing(self) -> SharingSample | None:
+        figures = self._keeper.desk.figures() if self._keeper else None
+        return figures and SharingSample(
+            is_lost=figures.is_lost,
+            members=figures.members,
+            exchanges=figures.exchanges,
+            failures=figures.failures,
+            losses=figures.losses,
         )
 
     def _sample_quota(self) -> QuotaSample:

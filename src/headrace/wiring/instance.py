@@ -17,6 +17,7 @@ from headrace.control_api.server import ControlServer, bind_unix
 from headrace.database.connect import Database, open_database
 from headrace.database.url import sqlite_url
 from headrace.declaration.load import Loaded
+from headrace.declaration.tenancy_plan import TenancyPlan, compile_tenancy_plan
 from headrace.domain.clock import SystemClock
 from headrace.domain.operator_error import OperatorError
 from headrace.domain.tenant import KeyRecord
@@ -30,8 +31,12 @@ from headrace.fleet.deploy.replica_fleet import ReplicaFleet
 from headrace.fleet.deploy.replica_runner import ReplicaServices
 from headrace.fleet.deploy.state_files import SupervisorFile, lock_state, prepare_folders, write_supervisor_file
 from headrace.fleet.deploy.supervisor import RunEnd, Supervisor
+from headrace.ledger.spending import SpendingReader
 from headrace.settings import Settings
+from headrace.tenancy.entry_store import EntryStore
 from headrace.tenancy.key_store import KeyStore
+from headrace.tenancy.overlay import TenancyOverlay
+from headrace.wiring.caller_source import CallerSource
 from headrace.wiring.declared import Source, ask_endpoint
 from headrace.wiring.first_keys import make_first_keys
 from headrace.wiring.handover import Handover, HeldSockets, adopt_socket, exec_successor, take_handover
@@ -39,6 +44,7 @@ from headrace.wiring.key_source import KeySource
 from headrace.wiring.ledger_process import LedgerProcess
 from headrace.wiring.model_fetch import ModelFetch
 from headrace.wiring.operations import InstanceOperations
+from headrace.wiring.spending_watch import SpendingWatch
 from headrace.wiring.supervisor_log import open_supervisor_log
 
 Watch = Callable[[InstanceOperations, Loaded], Awaitable[None]]
@@ -87,8 +93,12 @@ class Instance:
         keys = KeyStore(database, self._clock)
         source = KeySource(keys, database_url, self.settings, lambda: make_first_keys(keys, loaded, self.settings))
         await asyncio.to_thread(source.read)  # A database that cannot be used stops the start, not the running.
+        callers = CallerSource(source, EntryStore(database, self._clock), database, self._clock, self.settings)
+        await asyncio.to_thread(callers.note_declared, loaded)
         async with httpx.AsyncClient(trust_env=False) as http:
-            supervisor = self._compose(loaded, load, source, http, log, started_at)
+            supervisor = self._compose(loaded, load, callers, http, log, started_at)
+            spending = self._watch_spending(supervisor, database)
+            await spending.look()  # Before a worker serves: a budget that was spent stays spent.
             ledger = LedgerProcess(self.settings, database_url, loaded.declaration.ledger.retention_days)
             operations = InstanceOperations(
                 settings=self.settings,
@@ -103,7 +113,7 @@ class Instance:
             )
             end = RunEnd.STOPPED
             try:
-                end = await self._run_all(supervisor, ledger, operations, keys, database, watch)
+                end = await self._run_all(supervisor, ledger, operations, keys, database, watch, spending)
             finally:
                 database.close()
                 if end is RunEnd.STOPPED:
@@ -121,6 +131,7 @@ class Instance:
         keys: KeyStore,
         database: Database,
         watch: Watch | None,
+        spending: SpendingWatch,
     ) -> RunEnd:
         apps = [create_app(operations, database, keys, self._clock, is_local=is_local) for is_local in (False, True)]
         # A copy, since the server closes what it serves, and a successor of this program may need the original.
@@ -131,7 +142,7 @@ class Instance:
         async with asyncio.TaskGroup() as group:
             self._listen_to_signals(group, supervisor, operations)
             serving = group.create_task(control.run())
-            beside = [group.create_task(ledger.run())]
+            beside = [group.create_task(ledger.run()), group.create_task(spending.run())]
             if watch is not None:
                 beside.append(group.create_task(_run_watch(watch, operations, supervisor.loaded)))
             try:
@@ -195,7 +206,7 @@ class Instance:
         self,
         loaded: Loaded,
         load: Callable[[], Loaded],
-        source: KeySource,
+        callers: CallerSource,
         http: httpx.AsyncClient,
         log: FilteringBoundLogger,
         started_at: datetime,
@@ -203,12 +214,16 @@ class Instance:
         seen = loaded.declaration.observability
 
         async def read_keys() -> Sequence[KeyRecord]:
-            return await asyncio.to_thread(source.read)
+            return await asyncio.to_thread(callers.read_keys)
+
+        async def read_overlay() -> TenancyOverlay:
+            return await asyncio.to_thread(callers.read_overlay)
 
         def adopted(current: Loaded) -> None:
             services.log_bytes = current.declaration.observability.log_bytes
             services.log_files = current.declaration.observability.log_files
             self._announce(current, started_at)
+            callers.declared = current
 
         services = ReplicaServices(
             settings=self.settings,
@@ -237,11 +252,22 @@ class Instance:
             gateway=gateway,
             load=load,
             read_keys=read_keys,
+            read_overlay=read_overlay,
             on_adopted=adopted,
             log=log,
         )
         supervisor.fleet.check(loaded.declaration)
         return supervisor
+
+    def _watch_spending(self, supervisor: Supervisor, database: Database) -> SpendingWatch:
+        gateway = supervisor.gateway
+
+        def situation() -> tuple[TenancyPlan, tuple[KeyRecord, ...], int]:
+            plan = gateway.plan
+            tenancy = compile_tenancy_plan(supervisor.declaration) if plan is None else plan.tenancy
+            return tenancy, gateway.keys, gateway.restarts
+
+        return SpendingWatch(SpendingReader(database), self._clock, situation, gateway.set_spent)
 
     def _listen_to_signals(
         self, group: asyncio.TaskGroup, supervisor: Supervisor, operations: InstanceOperations

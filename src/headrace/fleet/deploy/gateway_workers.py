@@ -16,8 +16,10 @@ from structlog.typing import FilteringBoundLogger
 from headrace.declaration.gateway_plan import GatewayPlan
 from headrace.domain.endpoint import EndpointState
 from headrace.domain.operator_error import OperatorError
+from headrace.domain.quota import Spent
+from headrace.domain.quota_status import LimitStatus
 from headrace.domain.tenant import KeyRecord
-from headrace.domain.worker import SetKeys, WorkerStatus
+from headrace.domain.worker import SetKeys, SetSpent, WorkerStatus
 from headrace.fleet.deploy.predecessors import find_predecessors, forget_worker, note_worker
 from headrace.fleet.deploy.process_watch import try_signal, wait_gone
 from headrace.fleet.deploy.worker_process import WorkerLostError, WorkerProcess, rotate_output, start_worker
@@ -68,6 +70,7 @@ class GatewayWorkers:
     leaving: list[WorkerProcess] = field(default_factory=list[WorkerProcess])
     _keys: tuple[KeyRecord, ...] = ()
     _keys_revision: int = 0
+    _spent: tuple[Spent, ...] = ()
     _next_serial: int = 1
     _change: asyncio.Lock = field(default_factory=asyncio.Lock)
     _is_stopping: bool = False
@@ -133,6 +136,26 @@ class GatewayWorkers:
             for slot in self.slots:
                 await self._try_set_keys(slot)
 
+    @property
+    def keys(self) -> tuple[KeyRecord, ...]:
+        """The keys that count now."""
+        return self._keys
+
+    async def set_spent(self, spent: tuple[Spent, ...]) -> None:
+        """Tell every worker what was spent of budgets; one that is started later is told before it serves."""
+        async with self._change:
+            self._spent = spent
+            for slot in self.slots:
+                await self._try_set_spent(slot)
+
+    async def _try_set_spent(self, slot: WorkerSlot) -> None:
+        if not self._spent:
+            return
+        try:
+            await slot.worker.set_spent(SetSpent(spent=self._spent))
+        except WorkerLostError as error:
+            self.log.warning("gateway worker missed what was spent", worker=slot.worker.serial, reason=str(error))
+
     async def stop(self, drain_s: float) -> None:
         """Drain all workers at once; none is left afterwards."""
         self._is_stopping = True
@@ -151,6 +174,11 @@ class GatewayWorkers:
         workers = [*(slot.worker for slot in self.slots), *self.leaving]
         answers = await asyncio.gather(*(worker.read_status() for worker in workers))
         return list(zip(workers, answers, strict=True))
+
+    async def quotas(self) -> list[tuple[LimitStatus, ...]]:
+        """What each worker knows of every limit; one that does not answer is left out."""
+        answers = await asyncio.gather(*(slot.worker.read_quota() for slot in self.slots))
+        return [answer for answer in answers if answer]
 
     async def metrics(self) -> list[str]:
         """Prometheus text of every worker."""
@@ -221,6 +249,7 @@ class GatewayWorkers:
                 note_worker(self.settings, serial, worker.process)
             await worker.connect()
             await self._try_set_keys(slot)  # First, since a plan opens the door.
+            await self._try_set_spent(slot)
             refusal = await self._try_configure(slot, self.plan.revision, _raw(self.plan))
             if refusal or slot.plan_revision != self.plan.revision or slot.keys_revision != self._keys_revision:
                 raise WorkerLostError(f"gateway worker {serial} refused its plan: {refusal or 'no answer'}")

@@ -10,12 +10,15 @@ from pathlib import Path
 
 import msgspec
 
+from headrace.domain.quota_status import LimitStatus
 from headrace.domain.worker import (
     Configure,
     Drain,
     ReadMetrics,
+    ReadQuota,
     ReadStatus,
     SetKeys,
+    SetSpent,
     WorkerCommand,
     WorkerReply,
     WorkerStatus,
@@ -107,6 +110,9 @@ class WorkerProcess:
     async def set_keys(self, command: SetKeys) -> WorkerReply:
         return await self.call(command)
 
+    async def set_spent(self, command: SetSpent) -> WorkerReply:
+        return await self.call(command)
+
     async def read_status(self) -> WorkerStatus | None:
         """Return the worker's own view; None where it does not answer."""
         try:
@@ -121,6 +127,14 @@ class WorkerProcess:
             return (await self._ask(ReadMetrics())).text
         except WorkerLostError:
             return ""
+
+    async def read_quota(self) -> tuple[LimitStatus, ...]:
+        """Return every limit and its use; empty where it does not answer."""
+        try:
+            reply = await self._ask(ReadQuota())
+            return msgspec.json.decode(reply.text, type=tuple[LimitStatus, ...]) if reply.ok else ()
+        except (WorkerLostError, msgspec.DecodeError):
+            return ()
 
     async def drain(self, bound_s: float, *, is_replacement: bool) -> None:
         """Ask it to finish what is in flight and exit; a worker that cannot be asked gets SIGTERM.

@@ -14,14 +14,14 @@ from headrace.declaration.gateway_plan import GatewayPlan
 from headrace.declaration.tenancy_plan import PricePlan, TenancyPlan
 from headrace.domain.errors import ERRORS, ErrorCode, Outcome, RequestError
 from headrace.domain.ids import KeyId
-from headrace.domain.quota import BUDGETS, MICROSECONDS, NO_LIMITS, Level, LimitId, LimitSet
+from headrace.domain.quota import BUDGETS, MICROSECONDS, NO_LIMITS, Level, LimitId, LimitSet, Spent
 from headrace.domain.request import ApiDialect, InferenceRequest, RequestClass
 from headrace.domain.tenant import Caller, KeyRecord
 from headrace.domain.usage import TokenUsage
 from headrace.gateway.admission.budget_watch import BudgetWatch
 from headrace.gateway.admission.core.caps import check_caps, tightest
 from headrace.gateway.admission.core.gpu_rates import PoolSpeed
-from headrace.gateway.admission.core.meter import MeterFactory
+from headrace.gateway.admission.core.meter import Meter, MeterFactory
 from headrace.gateway.admission.core.output_lengths import OutputLengths
 from headrace.gateway.admission.core.pricing import cost_nanos
 from headrace.gateway.admission.core.purse import Amounts, Purse, Reservation, Shortage, no_amounts
@@ -99,6 +99,10 @@ class Quota:
 
     # --- plans
 
+    def use_meters(self, meters: MeterFactory) -> None:
+        """Count by other meters; before the first plan."""
+        self._meters = meters
+
     def adopt(self, plan: GatewayPlan, keys: Iterable[KeyRecord], now_mono_s: float) -> None:
         """Put a plan's limits in force. What is in work goes on and stays counted; meters keep their counts."""
         tenancy = plan.tenancy
@@ -122,6 +126,11 @@ class Quota:
         )
         for ticket in self._tickets:
             ticket.reservation.move_under(self.purse_of(ticket.caller, now_mono_s), now_mono_s)
+
+    def raise_spent(self, spent: Iterable[Spent]) -> None:
+        """Count at least what the ledger knows to have been spent."""
+        for one in spent:
+            self._meters.raise_spent(LimitId(one.level, one.name, one.unit), one.nanos, one.period_start_at)
 
     def forget_callers(self) -> None:
         """Make purses anew: keys or plan have changed."""
@@ -287,6 +296,13 @@ class Quota:
             if output_tokens > reservation.expected_output_tokens:
                 expected = output_tokens + output_tokens // 2
                 reservation.grow(self._amounts(ticket.request, reservation.purse, expected), now_mono_s)
+
+    def iter_meters(self, keys: Iterable[KeyRecord], now_mono_s: float) -> Iterator[Meter]:
+        """The meter of every declared limit, and of every limit of `keys`."""
+        own = (((Level.KEY, str(key.key_id)), key.limits) for key in keys if key.limits.amounts)
+        for owner, limits in (*self._levels.items(), *own):
+            for unit, amount in limits.amounts.items():
+                yield self._meters.meter(LimitId(*owner, unit), amount, now_mono_s)
 
     # --- inside
 

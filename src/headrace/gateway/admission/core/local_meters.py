@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from headrace.domain.calendar import day_of, month_of
 from headrace.domain.quota import SLOTS, LimitId, Unit
-from headrace.gateway.admission.core.calendar import day_of, month_of
 from headrace.gateway.admission.core.meter import Meter
 
 NEVER_S = float("inf")

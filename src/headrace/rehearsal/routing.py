@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from headrace.domain.request import RequestClass
-from headrace.gateway.routing.core.candidate import Candidate, Claim
+from headrace.gateway.routing.core.candidate import Candidate, Claim, Speed
 from headrace.gateway.routing.core.chain import PromptChain
 from headrace.gateway.routing.core.decision import Ask, Policy, decide
 from headrace.gateway.routing.core.prefix_index import PrefixIndex
@@ -43,8 +43,9 @@ class FleetOfCandidates:
     _told: int = 0
 
     def __post_init__(self) -> None:
+        speed = Speed()
         self.candidates = [
-            Candidate(f"engine/{number}", self.index.new_shelf(capacity=self.kv_tokens, max_blocks=MAX_BLOCKS))
+            Candidate(f"engine/{number}", self.index.new_shelf(capacity=self.kv_tokens, max_blocks=MAX_BLOCKS), speed)
             for number in range(self.count)
         ]
         self._places = {candidate.bit: place for place, candidate in enumerate(self.candidates)}

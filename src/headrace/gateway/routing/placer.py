@@ -14,7 +14,7 @@ from headrace.declaration.routing_plan import RoutingPlan
 from headrace.domain.request import InferenceRequest
 from headrace.domain.usage import TokenUsage
 from headrace.gateway.endpoints.endpoint import Endpoint
-from headrace.gateway.routing.core.candidate import Candidate, Claim
+from headrace.gateway.routing.core.candidate import Candidate, Claim, Speed
 from headrace.gateway.routing.core.chain import EDGES, PromptChain, chain_of, seed_of
 from headrace.gateway.routing.core.decision import Ask, Decision, Policy, decide
 from headrace.gateway.routing.core.prefix_index import PrefixIndex
@@ -101,6 +101,8 @@ class Placer:
         self._candidates: dict[Endpoint, Candidate] = {}
         self._endpoints: dict[int, Endpoint] = {}
         """By the candidate's bit."""
+        self._speeds: dict[str, Speed] = {}
+        """By pool."""
         self._turn = 0
 
     def adopt(self, plans: Mapping[str, RoutingPlan]) -> None:
@@ -172,6 +174,7 @@ class Placer:
                 continue
             if candidate.outages != endpoint.outages:
                 self._restarted(endpoint, candidate)
+            candidate.forget_stale(now_mono_s)
             measured = endpoint.load.fresh(now_mono_s)
             candidate.foreign = 0 if measured is None else measured.foreign
             model = self._models.get(endpoint.plan.model)
@@ -246,7 +249,9 @@ class Placer:
         shelf = self.index.new_shelf(
             capacity=model.plan.kv_tokens * model.bytes_per_token, max_blocks=model.plan.max_blocks
         )
-        candidate = self._candidates[endpoint] = Candidate(endpoint.endpoint_id, shelf)
+        candidate = self._candidates[endpoint] = Candidate(
+            endpoint.endpoint_id, shelf, self._speeds.setdefault(endpoint.plan.name, Speed())
+        )
         candidate.outages = endpoint.outages
         self._endpoints[candidate.bit] = endpoint
         return candidate

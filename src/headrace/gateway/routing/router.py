@@ -109,9 +109,7 @@ class Router:
 
     def _by_rules(self, rules: PoolRules, request: InferenceRequest, pools: tuple[str, ...]) -> list[Endpoint]:
         """The endpoints of the pools that take the request; in need, of those that overflow."""
-        wanted, in_need = rules.sort(
-            pools, request.tenant, request.request_class.value, request.estimated_input_tokens
-        )
+        wanted, in_need = rules.sort(pools, request.tenant, request.request_class.value, request.estimated_input_tokens)
         alive = [pool for pool in wanted if any(one.is_usable for one in self._directory.of_pool(pool))]
         if not alive:
             wanted += in_need

@@ -21,6 +21,11 @@ ATTENTION_TOKENS = 32_768.0
 """Context at which attention costs a prompt token as much as all the rest of the model does. Source: 2 x parameters /
 (4 x heads x head size x layers): 31,000 for Llama 3.1 8B, 35,000 for Qwen2.5 7B, 53,000 for Llama 3.1 70B; windowed and
 latent attention cost less. Without it the prefill of 100,000 tokens would be guessed at a third of what it takes."""
+OWN_POINTS = 8
+"""First tokens that an endpoint must have had before its own speed counts; until then it is as fast as its pool."""
+STALE_S = 60.0
+"""An endpoint that had no first token for so long is taken to be as fast as its pool again: what made it slow may be
+over, and nobody would find out. Chosen."""
 TRUST_STEP = 0.1
 """How fast a measured share of cached tokens moves what is expected. Chosen: ten answers."""
 LEAST_TRUST = 0.02
@@ -29,6 +34,27 @@ LEAST_TRUST = 0.02
 def prefill_work(uncached_tokens: float, input_tokens: float) -> float:
     """What computing the last `uncached_tokens` of a prompt costs, in tokens of a short prompt."""
     return uncached_tokens * (1.0 + (input_tokens - 0.5 * uncached_tokens) / ATTENTION_TOKENS)
+
+
+class Speed:
+    """What was learned of how fast prompts and answers are: of one endpoint, or of all of a pool."""
+
+    __slots__ = ("tpot", "ttft")
+
+    def __init__(self, like: "Speed | None" = None) -> None:
+        ttft, tpot = (like.ttft, like.tpot) if like is not None else (None, None)
+        self.ttft = LineEstimate(
+            fixed=ttft.fixed if ttft else FIRST_GUESS_FIXED_S,
+            slope=ttft.slope if ttft else FIRST_GUESS_S_PER_TOKEN,
+            scale=1000.0,
+        )
+        """Seconds to the first token by work to do, what is queued ahead included."""
+        self.tpot = LineEstimate(
+            fixed=tpot.fixed if tpot else FIRST_GUESS_TPOT_S,
+            slope=tpot.slope if tpot else FIRST_GUESS_TPOT_PER_SEQUENCE_S,
+            scale=10.0,
+        )
+        """Seconds a token by sequences that run at once."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -69,7 +95,10 @@ class Candidate:
         "hit_tokens",
         "in_flight",
         "input_tokens",
+        "learned_mono_s",
         "outages",
+        "own",
+        "pool",
         "prefill_tokens",
         "running",
         "seed",
@@ -80,16 +109,17 @@ class Candidate:
         "unseen",
     )
 
-    def __init__(self, endpoint_id: str, shelf: Shelf) -> None:
+    def __init__(self, endpoint_id: str, shelf: Shelf, pool: Speed) -> None:
         self.endpoint_id = endpoint_id
         self.shelf = shelf
         self.bit = shelf.bit
         self.seed = crc32(endpoint_id.encode()) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
         """The same in every worker: mixed with a block's name it ranks the endpoints for that block."""
-        self.ttft = LineEstimate(fixed=FIRST_GUESS_FIXED_S, slope=FIRST_GUESS_S_PER_TOKEN, scale=1000.0)
-        """Seconds to the first token by work to do, what is queued ahead included."""
-        self.tpot = LineEstimate(fixed=FIRST_GUESS_TPOT_S, slope=FIRST_GUESS_TPOT_PER_SEQUENCE_S, scale=10.0)
-        """Seconds a token by sequences that run at once."""
+        self.pool = pool
+        self.own = Speed(pool)
+        self.ttft, self.tpot = pool.ttft, pool.tpot
+        """Its own where enough was learned lately, else the pool's."""
+        self.learned_mono_s = 0.0
         self.trust = 1.0
         """What is found cached, as a share of what the index says; learned from answers that tell."""
         self.in_flight = 0
@@ -167,7 +197,12 @@ class Candidate:
         claim.first_token_mono_s = now_mono_s
         self._leave_prefill(claim, now_mono_s)
         self.running += 1
-        self.ttft.observe(claim.ahead_tokens + claim.work_tokens, now_mono_s - claim.claimed_mono_s)
+        work, ttft_s = claim.ahead_tokens + claim.work_tokens, now_mono_s - claim.claimed_mono_s
+        self.pool.ttft.observe(work, ttft_s)
+        self.own.ttft.observe(work, ttft_s)
+        self.learned_mono_s = now_mono_s
+        if self.own.ttft.points >= OWN_POINTS:
+            self.ttft = self.own.ttft
 
     def end(
         self,
@@ -193,7 +228,11 @@ class Candidate:
             self.running -= 1
             if first_mono_s is not None and is_answered and output_tokens is not None and output_tokens > 1:
                 beside = (claim.running_before + self.running) / 2 + 1
-                self.tpot.observe(beside, (now_mono_s - first_mono_s) / (output_tokens - 1))
+                tpot_s = (now_mono_s - first_mono_s) / (output_tokens - 1)
+                self.pool.tpot.observe(beside, tpot_s)
+                self.own.tpot.observe(beside, tpot_s)
+                if self.own.tpot.points >= OWN_POINTS:
+                    self.tpot = self.own.tpot
         if not claim.is_generating and not is_answered:
             if claim.added:
                 index.take_back(claim.shelf, claim.added)
@@ -202,6 +241,12 @@ class Candidate:
             index.age(self.shelf, round(output_tokens * size_per_token))
         if input_tokens is not None and cached_tokens is not None:
             self._learn_hits(claim, input_tokens, cached_tokens)
+
+    def forget_stale(self, now_mono_s: float) -> None:
+        """Called now and then: believe the pool where nothing was learned here lately."""
+        if self.ttft is not self.pool.ttft and now_mono_s - self.learned_mono_s > STALE_S:
+            self.own = Speed(self.pool)
+            self.ttft, self.tpot = self.pool.ttft, self.pool.tpot
 
     def _pass_unseen(self, now_mono_s: float) -> None:
         unseen = self.unseen

@@ -51,6 +51,11 @@ class Settings:
         return self.run_dir / "control.sock"
 
     @property
+    def leases_socket(self) -> Path:
+        """Where gateway workers lease their shares of limits from the supervisor's coordinator; mode 0600."""
+        return self.run_dir / "leases.sock"
+
+    @property
     def supervisor_file(self) -> Path:
         """JSON: pid, start time, URLs of the running supervisor."""
         return self.run_dir / "supervisor.json"

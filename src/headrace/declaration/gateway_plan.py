@@ -10,6 +10,7 @@ from headrace.declaration.identity_plan import IdentityPlan, compile_identity
 from headrace.declaration.model import Declaration, Pool
 from headrace.declaration.queue_plan import QueuePlan, compile_queue_plan
 from headrace.declaration.routing_plan import AcceptsPlan, RoutingPlan, compile_accepts, compile_routing
+from headrace.declaration.sharing_plan import SharingPlan, compile_sharing
 from headrace.declaration.tenancy_plan import TenancyPlan, compile_tenancy_plan
 
 
@@ -142,6 +143,8 @@ class GatewayPlan(msgspec.Struct, frozen=True, kw_only=True):
     journal_bytes: int
     routing: dict[str, RoutingPlan] = {}
     """By model."""
+    sharing: SharingPlan = SharingPlan()
+    """With whom limits are held together."""
     identity: IdentityPlan = IdentityPlan()
     """Who may call besides the holders of keys."""
 
@@ -180,6 +183,7 @@ def compile_gateway_plan(
         segment_bytes=ledger.segment_bytes,
         journal_bytes=ledger.journal_bytes,
         routing=compile_routing(declaration),
+        sharing=compile_sharing(gateway),
         identity=compile_identity(declaration.identity),
     )
 

@@ -17,6 +17,7 @@ from headrace.declaration.queue_section import Queue
 from headrace.declaration.resume_section import Hedge, PoolResume, Resume
 from headrace.declaration.routing_section import Accepts, Routing
 from headrace.declaration.shape import AS_ABOVE, HIDDEN, PATH, RESTART, SECRET, Name, Section
+from headrace.declaration.sharing_section import Sharing
 from headrace.declaration.tenant_sections import Organisation, Quota, TenantSection
 from headrace.domain.endpoint import EngineKind
 
@@ -74,6 +75,14 @@ class Gateway(Section):
         description="HOST:PORT for operators: control API, /metrics.",
         json_schema_extra=RESTART,
     )
+    workers: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="Processes that serve on the one port; together they hold the declared limits.",
+        json_schema_extra=RESTART,
+    )
+    sharing: Sharing = Field(default=Sharing(), description="Limits held together with other gateways.")
     tls: Tls | None = Field(default=None, description="Serve HTTPS. Without it, plain HTTP.")
     limits: GatewayLimits = Field(default=GatewayLimits(), description="Bounds of the request path.")
     cors: Cors = Field(default=Cors(), description="Browser access.")

@@ -173,11 +173,29 @@ GATEWAY_RESTARTS = _counter(
     "headrace_gateway_restarts_total", (), "restarts", "Gateway workers started again after they died."
 )
 
+SHARING_LOST = _gauge(
+    "headrace_sharing_lost", (), "boolean",
+    "1 while the store of shared limits cannot be reached, and gateway.sharing.on_store_loss holds.",
+)  # fmt: skip
+SHARING_MEMBERS = _gauge(
+    "headrace_sharing_members", (), "processes", "Processes that hold limits together, as last known."
+)
+SHARING_EXCHANGES = _counter(
+    "headrace_sharing_exchanges_total", (), "exchanges", "Exchanges with the store of shared limits that were answered."
+)
+SHARING_FAILURES = _counter(
+    "headrace_sharing_failures_total", (), "exchanges", "Exchanges with the store of shared limits that failed."
+)
+SHARING_LOSSES = _counter(
+    "headrace_sharing_losses_total", (), "events", "How often the store of shared limits was lost."
+)
+
 METRICS: tuple[MetricSpec, ...] = (
     REQUESTS, TTFT, TPOT, ITL, E2E, QUEUE, TOKENS, IN_FLIGHT, CONNECTIONS, RETRIES, FAILOVERS, RESUMES, UNRESUMED,
     RESUME_GAP, RETRY_BUDGET_REFUSALS,
     CANCELS, ENDPOINT_STATE, ENDPOINT_IN_FLIGHT, ENDPOINT_REQUESTS, ENDPOINT_FAILURES, JOURNAL_DROPPED, JOURNAL_PENDING,
     LOG_DROPPED, TENANT_REQUESTS, TENANT_TOKENS, TENANT_GPU, TENANT_COST, QUOTA_REFUSALS, BUDGET_USED, BUDGET,
-    BUDGET_MARKS, LEDGER_LAG, REPLICA_PHASE, REPLICA_RESTARTS, GATEWAY_RESTARTS,
+    BUDGET_MARKS, SHARING_LOST, SHARING_MEMBERS, SHARING_EXCHANGES, SHARING_FAILURES, SHARING_LOSSES,
+    LEDGER_LAG, REPLICA_PHASE, REPLICA_RESTARTS, GATEWAY_RESTARTS,
 )  # fmt: skip
 """All of them, in the order of docs/metrics.md."""

@@ -11,6 +11,17 @@ from headrace.control_api.operations import ReplicaStatus
 from headrace.domain.endpoint import ReplicaPhase
 from headrace.telemetry import catalogue
 
+KNOWN_ALIKE = frozenset(
+    {
+        catalogue.BUDGET.name,
+        catalogue.BUDGET_USED.name,
+        catalogue.BUDGET_MARKS.name.removesuffix("_total"),
+        catalogue.SHARING_LOST.name,
+        catalogue.SHARING_MEMBERS.name,
+    }
+)
+"""Every worker says these of the whole instance."""
+
 
 def own_metrics(
     replicas: Sequence[ReplicaStatus], *, gateway_restarts: int, ledger_waiting_records: int
@@ -50,8 +61,8 @@ class _Families(Collector):
 def merge_metrics(texts: Sequence[str], own: Iterable[Metric] = ()) -> str:
     """Merge the workers' texts and append the supervisor's own metrics.
 
-    Every series adds up: counters and histograms by nature, gauges because each counts what one worker holds. The one
-    exception is a moment in time, of which the earliest counts.
+    Every series adds up: counters and histograms by nature, gauges because each counts what one worker holds. But of
+    a moment in time the earliest counts, and of what all workers know alike the largest.
     """
     families: dict[str, Metric] = {}
     for text in texts:
@@ -65,7 +76,7 @@ def merge_metrics(texts: Sequence[str], own: Iterable[Metric] = ()) -> str:
 
 def _added(one: Metric, other: Metric) -> Metric:
     values = {(sample.name, tuple(sorted(sample.labels.items()))): sample for sample in one.samples}
-    pick = min if one.name.endswith("_time_seconds") else _sum
+    pick = min if one.name.endswith("_time_seconds") else max if one.name in KNOWN_ALIKE else _sum
     for sample in other.samples:
         key = (sample.name, tuple(sorted(sample.labels.items())))
         known = values.get(key)

@@ -7,6 +7,8 @@ its slots are free. A supervisor that is replaced begins an empty book, which th
 import asyncio
 import secrets
 import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +23,17 @@ LINGER_S = 0.5
 """A worker whose connection broke keeps its leases for so long: one that lives is back by then."""
 NEVER_S = float("inf")
 """Silence alone is no death here: the kernel closes the connection of every process that ends."""
+
+
+@asynccontextmanager
+async def coordinating(path: Path, clock: Clock, log: FilteringBoundLogger) -> "AsyncGenerator[Coordinator]":
+    """A coordinator that listens, until the block ends."""
+    coordinator = Coordinator(path, clock, log)
+    await coordinator.open()
+    try:
+        yield coordinator
+    finally:
+        await coordinator.close()
 
 
 @dataclass(slots=True)

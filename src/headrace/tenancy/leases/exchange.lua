@@ -38,7 +38,7 @@ local function period_of(kind)
   if kind == 'day' then return day, (day + 1) * DAY_S - now_s end
   if kind == 'month' then
     local year, month = civil_month(day)
-    return year * 12 + month, first_day(year + floor(month / 12), month % 12 + 1) * DAY_S - now_s
+    return first_day(year, month), first_day(year + floor(month / 12), month % 12 + 1) * DAY_S - now_s
   end
   return 0, 0
 end

@@ -196,6 +196,13 @@ class LeaseDesk:
         self._set_trouble(reason)
         self._release()
 
+    def leave(self) -> bool:
+        """Report everything as given back; False once there is nothing left to report."""
+        for meter in self._meters.values():
+            meter.is_leaving = True
+        self._list_holders()
+        return bool(self._listed)
+
     def figures(self) -> SharingFigures:
         return SharingFigures(
             is_lost=bool(self.trouble),

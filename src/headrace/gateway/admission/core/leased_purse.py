@@ -2,7 +2,7 @@
 
 from headrace.domain.quota import LimitId
 from headrace.gateway.admission.core.leased_meter import ASKING_S, EXACT_MAX, NEVER_S, Desk, LeasedMeter
-from headrace.tenancy.leases.core.calendar import period_began_at, period_of
+from headrace.tenancy.leases.core.periods import length_s, period_of
 from headrace.tenancy.leases.exchange import SLOT_S, WINDOW_SLOTS, LeaseAnswer, LeaseKind, LeaseReport, Use
 
 IDLE_S = 5.0
@@ -207,8 +207,7 @@ class LeasedPurse(LeasedMeter):
         ends_mono_s = self._period_ends_mono_s
         if not self._period or now_mono_s >= ends_mono_s:
             return ends_mono_s if self._period else -NEVER_S
-        length_s = period_began_at(self.kind, self._period + 1) - period_began_at(self.kind, self._period)
-        return ends_mono_s - length_s
+        return ends_mono_s - length_s(self.kind, self._period)
 
     def _ahead(self, now_mono_s: float) -> int:
         """How much to hold without a need, as far as lately used; learned from one report to the next."""

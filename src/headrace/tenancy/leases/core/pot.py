@@ -7,8 +7,8 @@ script in Redis (`exchange.lua`) decides the same; `tests/property/test_leases.p
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from headrace.tenancy.leases.core.calendar import period_of
 from headrace.tenancy.leases.core.fair_share import fair_shares
+from headrace.tenancy.leases.core.periods import period_of
 from headrace.tenancy.leases.exchange import SLOT_S, WINDOW_SLOTS, LeaseAnswer, LeaseKind, LeaseReport
 
 NEED_S = 0.5

@@ -1,0 +1,67 @@
+"""Keeps this worker's leases: one exchange after the other with the shared book, never on a request's path.
+
+The shell of `core/lease_desk.py`, which decides when and what; here is only the clock, the store and the log.
+"""
+
+import asyncio
+import contextlib
+import secrets
+from time import monotonic
+
+import structlog
+
+from headrace.gateway.admission.core.lease_desk import LeaseDesk
+from headrace.tenancy.leases.exchange import LeaseStore, StoreLostError
+
+LEAST_S = 0.002
+"""Between two exchanges, however urgent: requests that come meanwhile share the next one."""
+GOODBYES_MOST = 20
+"""Exchanges in which a worker that leaves gives back what it holds: 20 times 128 limits; others expire."""
+log = structlog.get_logger("headrace.gateway")
+
+
+class LeaseKeeper:
+    """Owns the desk and the store. Concurrency: event loop only."""
+
+    def __init__(self, store: LeaseStore, *, is_open: bool, member_s: float) -> None:
+        self._store = store
+        self._wake = asyncio.Event()
+        self.desk = LeaseDesk(secrets.token_hex(8), is_open=is_open, member_s=member_s, wake=self._wake.set)
+
+    async def run(self) -> None:
+        """Exchange until cancelled."""
+        while True:
+            await self.exchange_once()
+            await self._pause(self.desk.due_s(monotonic()))
+
+    async def exchange_once(self) -> bool:
+        """Make one exchange; False where the book could not be reached."""
+        desk = self.desk
+        was_lost = bool(desk.trouble)
+        message = desk.make_exchange(monotonic())
+        self._wake.clear()
+        try:
+            reply = await self._store.exchange(message)
+        except StoreLostError as error:
+            desk.lose(str(error), monotonic())
+            if not was_lost:
+                log.warning("shared limits are out of reach", reason=str(error), members=desk.members)
+            return False
+        desk.adopt(reply, monotonic())
+        if was_lost and not desk.trouble:
+            log.info("shared limits are within reach again", members=desk.members)
+        return True
+
+    async def close(self) -> None:
+        """Give back what is held, as far as the book can be reached."""
+        for _ in range(GOODBYES_MOST):
+            if not self.desk.leave() or not await self.exchange_once():
+                break
+        await self._store.close()
+
+    async def _pause(self, due_s: float) -> None:
+        await asyncio.sleep(min(due_s, LEAST_S))
+        if due_s > LEAST_S:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(due_s - LEAST_S):
+                    await self._wake.wait()

@@ -1,0 +1,36 @@
+"""Which store a plan's sharing asks for."""
+
+from pathlib import Path
+
+from headrace.declaration.sharing_plan import SharedThrough, SharingPlan
+from headrace.gateway.admission.sharing.keeper import LeaseKeeper
+from headrace.tenancy.leases.unix_store import UnixStore
+
+NEVER_S = float("inf")
+"""The coordinator does not take silence for death: it sees the connection close."""
+
+
+class SharingUnavailableError(Exception):
+    """The declared store cannot be used by this installation; the text says what is missing."""
+
+
+def open_keeper(plan: SharingPlan, leases_socket: Path) -> LeaseKeeper | None:
+    """The keeper of a worker's share; None where nothing is shared.
+
+    Raises: SharingUnavailableError.
+    """
+    if plan.through is SharedThrough.NOTHING:
+        return None
+    if plan.through is SharedThrough.COORDINATOR:
+        store = UnixStore(leases_socket, timeout_s=plan.timeout_s)
+        return LeaseKeeper(store, is_open=plan.is_open, member_s=NEVER_S)
+    assert plan.redis is not None
+    try:
+        from headrace.tenancy.leases.redis_store import RedisStore
+    except ImportError as error:
+        raise SharingUnavailableError("gateway.sharing.redis needs the extra headrace[redis]") from error
+    try:
+        redis = RedisStore(plan.redis, namespace=plan.namespace, member_s=plan.member_s, timeout_s=plan.timeout_s)
+    except ValueError as error:
+        raise SharingUnavailableError(f"gateway.sharing.redis is no usable URL: {error}") from error
+    return LeaseKeeper(redis, is_open=plan.is_open, member_s=plan.member_s)

@@ -22,6 +22,7 @@ from headrace.domain.clock import SystemClock
 from headrace.domain.operator_error import OperatorError
 from headrace.domain.tenant import KeyRecord
 from headrace.engines.registry import driver_for
+from headrace.fleet.deploy.coordinator import coordinating
 from headrace.fleet.deploy.gateway_workers import GatewayWorkers
 from headrace.fleet.deploy.models import ModelStore
 from headrace.fleet.deploy.ports import bind_listener, split_address
@@ -113,7 +114,8 @@ class Instance:
             )
             end = RunEnd.STOPPED
             try:
-                end = await self._run_all(supervisor, ledger, operations, keys, database, watch, spending)
+                async with coordinating(self.settings.leases_socket, self._clock, log):
+                    end = await self._run_all(supervisor, ledger, operations, keys, database, watch, spending)
             finally:
                 database.close()
                 if end is RunEnd.STOPPED:
@@ -245,6 +247,7 @@ class Instance:
             supervisor_pid=self._process.pid,
             log=log,
             on_change=lambda: supervisor.note_change(),
+            worker_count=loaded.declaration.gateway.workers,
         )
         supervisor = Supervisor(
             loaded=loaded,

@@ -159,8 +159,9 @@ docker run --detach --init \
   --volume headrace-state:/var/lib/headrace \
   --volume "$files"/headrace.yaml:/etc/headrace/headrace.yaml:ro \
   --env HEADRACE_STATE_DIR=/var/lib/headrace \
+  --env HEADRACE_CONFIG=/etc/headrace/headrace.yaml \
   --health-cmd 'python -c '"'"'import http.client as h; c = h.HTTPConnection("127.0.0.1", 7070, timeout=5); c.request("GET", "/health"); raise SystemExit(c.getresponse().status >= 400)'"'"'' \
   --health-interval 10s --health-timeout 6s \
   --health-start-period 60s --health-retries 3 \
   --entrypoint headrace \
-  headrace:0.1.0 up --config /etc/headrace/headrace.yaml
+  headrace:0.1.0 up

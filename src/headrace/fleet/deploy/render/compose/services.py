@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from headrace import __version__
 from headrace.declaration.model import Declaration
 from headrace.fleet.deploy.render.core.container_words import (
+    GATEWAY_FILE,
     GATEWAY_MARGIN_S,
     PROBE_FAILURES,
     PROBE_INTERVAL_S,
@@ -180,7 +181,7 @@ class ServiceWriter:
         service: dict[str, object] = {
             "image": Noted(gateway.image, gateway.image_origin),
             "entrypoint": ["headrace"],
-            "command": ["up", "--config", "/etc/headrace/headrace.yaml"],
+            "command": ["up"],
             "user": Noted(gateway.user, "deployment.user"),
             "cap_drop": ["ALL"],
             **NO_NEW_RIGHTS,
@@ -189,10 +190,11 @@ class ServiceWriter:
             "ports": ports,
             "environment": {
                 "HEADRACE_STATE_DIR": str(gateway.state_dir),
+                "HEADRACE_CONFIG": GATEWAY_FILE,
                 **{name: required(name) for name in gateway.secret_variables},
             },
             "volumes": [f"state:{gateway.state_dir}"],
-            "configs": [{"source": "gateway", "target": "/etc/headrace/headrace.yaml"}],
+            "configs": [{"source": "gateway", "target": GATEWAY_FILE}],
             **_if_any("secrets", [{"source": one.name, "target": str(one.path)} for one in gateway.secret_files]),
             **_if_any("depends_on", waits),
             "healthcheck": _healthcheck(gateway_health(gateway), start_s=60),

@@ -13,6 +13,8 @@ PROBE_INTERVAL_S = 10
 PROBE_FAILURES = 3
 """How often docker asks, and when it says so. Our choice: the gateway probes engines by itself, more often."""
 
+GATEWAY_FILE = "/etc/headrace/headrace.yaml"
+"""Where the gateway finds its declaration; HEADRACE_CONFIG says so to every command that is run beside it."""
 GATEWAY_MARGIN_S = 10
 """After gateway.drain_s, for the journal and the supervisor's own end."""
 

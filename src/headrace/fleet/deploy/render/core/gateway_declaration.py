@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import PurePosixPath
-from typing import cast
+from typing import Any, cast
 
 from headrace.declaration.fields import has_mark
 from headrace.declaration.lint import GATEWAYS_TOO, OWN_ONLY
@@ -93,15 +93,19 @@ def gateway_declaration(
     control: str,
     secret_dir: PurePosixPath | None,
     database: str | None = None,
+    redis: str | None = None,
 ) -> GatewayDeclaration:
     """Write the gateway's headrace.yaml.
 
     `reaches` has an entry for every pool that is rendered. `folder` is the declaration's, from which relative paths
-    count. `database` is used where none is declared.
+    count. `database` and `redis` are used where none is declared.
     """
     tree = declaration.model_dump(exclude_unset=True)
     tree.pop("deployment", None)
-    tree["gateway"] = {**tree.get("gateway", {}), "listen": listen, "control": control}
+    gateway: dict[str, Any] = {**tree.get("gateway", {}), "listen": listen, "control": control}
+    if redis is not None and declaration.gateway.sharing.redis is None:
+        gateway["sharing"] = {**gateway.get("sharing", {}), "redis": redis}
+    tree["gateway"] = gateway
     for model in tree["models"].values():
         for key in MODEL_KEYS_DROPPED:
             model.pop(key, None)

@@ -13,6 +13,8 @@ from headrace.fleet.deploy.render.core.model import GatewayWorkload, RenderNote,
 from headrace.fleet.deploy.render.core.site import Site
 
 POSTGRES_PASSWORD = "HEADRACE_POSTGRES_PASSWORD"  # noqa: S105 # a variable's name
+REDIS_URL = "redis://redis:6379/0"
+"""Of the Redis that is deployed beside the gateway: every target calls it `redis`."""
 SECRET_DIR = PurePosixPath("/run/secrets")
 STATE_DIR = PurePosixPath("/var/lib/headrace")
 
@@ -57,7 +59,8 @@ def make_gateway(
     """Make the gateway that governs the rendered pools.
 
     `reaches` says how it reaches each pool; `control` replaces the declared HOST:PORT of the control API; `database`
-    stands where no ledger.database is declared.
+    stands where no ledger.database is declared. A Redis that is deployed beside it is used where gateway.sharing.redis
+    names none.
     """
     listen_host, listen_port = parse_listen(declaration.gateway.listen)
     control_host, control_port = parse_listen(control or declaration.gateway.control)
@@ -71,6 +74,7 @@ def make_gateway(
         control=_address(control_host, control_port),
         secret_dir=SECRET_DIR if site.is_container else None,
         database=database,
+        redis=REDIS_URL if site.is_container and declaration.deployment.redis is not None else None,
     )
     section = declaration.deployment.gateway
     return GatewayWorkload(

@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from headrace import __version__
 from headrace.declaration.model import Declaration
 from headrace.fleet.deploy.render.core.container_words import (
+    GATEWAY_FILE,
     GATEWAY_MARGIN_S,
     PROBE_FAILURES,
     PROBE_INTERVAL_S,
@@ -197,13 +198,14 @@ class Runner:
                 ["--publish", published(self.declaration.gateway.listen)],
                 *([["--publish", published(self.declaration.gateway.control)]] if gateway.is_control_open else []),
                 ["--volume", f"{self._namespace}-state:{gateway.state_dir}"],
-                ["--volume", Raw('"$files"/headrace.yaml:/etc/headrace/headrace.yaml:ro')],
+                ["--volume", Raw(f'"$files"/headrace.yaml:{GATEWAY_FILE}:ro')],
                 *(["--volume", f"{file.host_path}:{file.path}:ro"] for file in gateway.secret_files),
                 ["--env", f"HEADRACE_STATE_DIR={gateway.state_dir}"],
+                ["--env", f"HEADRACE_CONFIG={GATEWAY_FILE}"],
                 *(["--env", name] for name in gateway.secret_variables),
                 *_health(gateway_health(gateway), start_s=60),
                 ["--entrypoint", "headrace"],
-                [gateway.image, "up", "--config", "/etc/headrace/headrace.yaml"],
+                [gateway.image, "up"],
             ]
         )
 

@@ -85,9 +85,12 @@ def test_secrets_are_references(tmp_path: Path) -> None:
     project = _project(tmp_path)
     chat, gateway = project["services"]["chat-0"], project["services"]["gateway"]
     assert chat["environment"]["HF_TOKEN"].startswith("${HUB_TOKEN:?")
-    assert set(gateway["environment"]) == {"HEADRACE_STATE_DIR", "FAR_KEY", "HEADRACE_POSTGRES_PASSWORD"}
+    assert set(gateway["environment"]) == {
+        *("HEADRACE_STATE_DIR", "HEADRACE_CONFIG", "FAR_KEY", "HEADRACE_POSTGRES_PASSWORD"),
+    }
     declared = yaml.safe_load(_expanded(project["configs"]["gateway"]["content"]))
     assert declared["pools"]["far"]["credentials"]["bearer"] == "${env:FAR_KEY}"
+    assert declared["gateway"]["sharing"] == {"redis": "redis://redis:6379/0"}
     assert declared["gateway"]["tls"]["key"] == "/run/secrets/gateway-tls-key"
     assert project["secrets"]["gateway-tls-key"]["file"] == str(tmp_path / "tls/key.pem")
     header = declared["pools"]["far"]["credentials"]["headers"]["api-key"]

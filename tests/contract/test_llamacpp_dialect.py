@@ -122,6 +122,21 @@ async def test_stop_strings_are_looked_for_in_new_words_alone(embedded_engine: R
     assert "Paris" not in texts[1]
 
 
+async def test_white_space_before_the_seam_survives(embedded_engine: RunningEngine) -> None:
+    """White space at the end of what was there is a part of the prompt: `keeps_white_space`."""
+    prompts = [
+        (await ask_engine(embedded_engine, messages=begun(text), max_tokens=1))["usage"]["prompt_tokens"]
+        for text in (BEGUN, BEGUN + "\n\n")
+    ]
+    assert prompts[0] < prompts[1]
+
+
+async def test_a_prompt_that_ends_with_old_words_is_gone_on_with(embedded_engine: RunningEngine) -> None:
+    """At completions old words are a part of the prompt, and new ones alone are sent."""
+    async with httpx.AsyncClient(base_url=embedded_engine.url, timeout=90) as client:
+        assert (await stream_of(client, "/v1/completions", prompt=BEGUN, max_tokens=4)).startswith(REST)
+
+
 @pytest.mark.parametrize("flags", [{}, {"continue_final_message": True}, dict(CONTINUATION.asked_with)])
 async def test_callers_get_the_new_words_alone(gateway: httpx.AsyncClient, flags: dict[str, bool]) -> None:
     """Whole or streamed, flagged or not, a continuation through headrace says the same, on each API."""

@@ -20,6 +20,7 @@ _decode_text = msgspec.json.Decoder(str).decode
 _decode_stops = msgspec.json.Decoder(str | list[str] | None).decode
 _ASSISTANT = msgspec.Raw(b'"assistant"')
 _NULL = msgspec.Raw(b"null")
+_TRUE = msgspec.Raw(b"true")
 LIMITS = ("max_tokens", "max_completion_tokens", "n_predict")
 
 
@@ -107,7 +108,7 @@ def _begun_messages(fields: Fields, text: str, row: ContinuationRow) -> list[Any
         last = _decode_fields(messages[-1])
         if last.get("role") != _ASSISTANT:
             return [*messages, {"role": "assistant", "content": text}]
-        is_continued = fields.get("continue_final_message", _NULL) == b"true" or row.trailing is Trailing.CONTINUED
+        is_continued = fields.get("continue_final_message", _NULL) == _TRUE or row.trailing is Trailing.CONTINUED
         if not is_continued or last.get("tool_calls", _NULL) != _NULL:
             raise CannotResumeError(ResumeBar.MESSAGES)
         return [*messages[:-1], {**last, "content": _decode_text(last.get("content", _NULL)) + text}]

@@ -197,10 +197,14 @@ class FlowHeap:
         self._floor = 0.0
         """The counter of the flow that was served last."""
 
-    def enter(self, flow: Flow) -> None:
-        """A flow without waiting work gets some: lifted, so that it cannot save up what it did not use."""
+    def enter(self, flow: Flow, *, is_back: bool = False) -> None:
+        """A flow without waiting work gets some: lifted, so that it cannot save up what it did not use.
+
+        `is_back`: the work was here before, and its flow has not been away.
+        """
         least = self._least()
-        flow.counter = max(flow.counter, self._floor if least is None else max(self._floor, least.counter))
+        if not is_back:
+            flow.counter = max(flow.counter, self._floor if least is None else max(self._floor, least.counter))
         if not flow.is_listed:
             self._push(flow, rank=0)
 

@@ -148,7 +148,8 @@ class Lane:
     @staticmethod
     def may_go(ticket: QueueTicket) -> bool:
         """Whether a ticket that has just begun to wait could be the next to go: nobody of its tenant is before it."""
-        return ticket.flow.waiting == 1 or ticket.group is None or ticket.key is not None
+        first = ticket.flow.first()
+        return first is None or first is ticket or first.group is None or ticket.group is None or ticket.key is not None
 
     def leave(self, ticket: QueueTicket, *, input_tokens: int | None = None, output_tokens: int | None = None) -> None:
         """A request is over, whether it waited or ran; what the engine counted replaces what was estimated."""
@@ -306,7 +307,7 @@ class Lane:
         is_first = not flow.waiting
         flow.push(ticket, in_front=in_front)
         if is_first:
-            band.heap.enter(flow)
+            band.heap.enter(flow, is_back=in_front)
         band.waiting += 1
         self.waiting += 1
         self.waiting_bytes += ticket.body_bytes

@@ -1,0 +1,171 @@
+"""How much an endpoint may be given, from what is declared, what it shows, and what others give it."""
+
+import pytest
+
+from headrace.gateway.admission.core.room import DeclaredRoom, Room, has_room, headroom_of
+from headrace.gateway.endpoints.load import Claim, EndpointLoad, MeasuredLoad
+from tests.harness.places import FakePlace
+
+
+def reading(running: float | None, waiting: float | None = 0.0, *, ours: int = 0) -> MeasuredLoad:
+    return MeasuredLoad(
+        at_mono_s=0.0,
+        running=running,
+        waiting=waiting,
+        kv_utilization_ratio=None,
+        kv_capacity_tokens=None,
+        in_flight=ours,
+    )
+
+
+def ask(place: FakePlace, tokens: int = 10, *, light: bool = False, contended: bool = True, ratio: float = 0.0) -> bool:
+    return has_room(place, tokens, is_light=light, is_contended=contended, headroom_ratio=ratio)
+
+
+def test_nothing_known_is_no_limit():
+    """An engine of which neither the declaration nor its metrics say anything is given all that comes."""
+    load = EndpointLoad()
+    room = Room(load, DeclaredRoom())
+    assert (load.sequences_limit, load.has_limit) == (None, False)
+    room.measured(reading(500.0, 0.0, ours=500))
+    room.measured(reading(None, None, ours=500))
+    assert (load.sequences_limit, load.has_limit) == (None, False)
+
+
+@pytest.mark.parametrize(("workers", "share"), [(1, 64), (2, 32), (3, 22), (100, 1)])
+def test_workers_share_what_is_declared(workers: int, share: int):
+    """Of several workers each may fill its part of an endpoint, whatever the others do."""
+    load = EndpointLoad()
+    Room(load, DeclaredRoom(sequences=64, workers=workers))
+    assert load.sequences_limit == share
+
+
+def test_an_engine_with_a_queue_shows_how_much_it_runs():
+    """Requests waiting in an engine mean that it is full: it is given no more than it runs, and a little."""
+    load = EndpointLoad()
+    room = Room(load, DeclaredRoom())
+    room.measured(reading(48.0, 20.0, ours=68))
+    assert (load.sequences_limit, load.has_limit) == (51, True)
+
+
+def test_a_learned_limit_grows_again_while_the_engine_keeps_up():
+    """When all that may be sent is running and nothing waits, more is sent; when we send less, nothing is changed."""
+    load = EndpointLoad()
+    room = Room(load, DeclaredRoom())
+    room.measured(reading(48.0, 20.0, ours=68))
+    room.measured(reading(20.0, 0.0, ours=20))
+    assert load.sequences_limit == 51
+    room.measured(reading(51.0, 0.0, ours=51))
+    assert load.sequences_limit == 54
+
+
+def test_less_than_declared_is_given_to_an_engine_that_cannot_do_it():
+    """An engine out of KV memory that runs 10 of its declared 64 is given about 10."""
+    load = EndpointLoad()
+    room = Room(load, DeclaredRoom(sequences=64))
+    room.measured(reading(10.0, 5.0, ours=15))
+    assert load.sequences_limit == 11
+
+
+def test_others_requests_take_their_part():
+    """What others have sent to the same engine is not ours to fill, but one place always is."""
+    load = EndpointLoad()
+    room = Room(load, DeclaredRoom(sequences=8))
+    room.measured(reading(5.0, ours=2))
+    assert load.sequences_limit == 5
+    room.measured(reading(8.0, ours=0))
+    assert load.sequences_limit == 1
+
+
+def test_a_worker_borrows_what_the_others_leave_free():
+    """With two workers, an idle engine's free places are halved between them, never below a worker's own share."""
+    load = EndpointLoad()
+    room = Room(load, DeclaredRoom(sequences=64, workers=2))
+    room.measured(reading(32.0, ours=32))
+    assert load.sequences_limit == 48
+    room.measured(reading(64.0, ours=40))
+    assert load.sequences_limit == 40
+    room.measured(reading(64.0, ours=10))
+    assert load.sequences_limit == 32
+
+
+def test_stale_numbers_leave_what_is_declared():
+    """An engine that says nothing any more is never refused: the declaration and our own counts hold."""
+    load = EndpointLoad()
+    room = Room(load, DeclaredRoom(sequences=64))
+    room.measured(reading(64.0, 3.0, ours=10))
+    assert load.sequences_limit == 7
+    room.went_stale()
+    assert load.sequences_limit == 64
+    undeclared = Room(load, DeclaredRoom())
+    undeclared.measured(reading(4.0, 3.0, ours=7))
+    undeclared.went_stale()
+    assert (load.sequences_limit, load.has_limit) == (None, False)
+
+
+@pytest.mark.parametrize(("limit", "kept"), [(1, 0), (4, 0), (7, 0), (8, 1), (16, 1), (64, 4), (256, 16)])
+def test_a_small_engine_has_no_headroom(limit: int, kept: int):
+    """A sixteenth of the places is kept; on an engine of a few places that is none."""
+    assert headroom_of(limit, 1 / 16) == kept
+
+
+def test_places_are_counted_at_their_bound():
+    """A place with limit 2 takes two; the headroom is only for the light, and only in contention."""
+    place = FakePlace(16)
+    claims = [Claim(place, 0) for _ in range(14)]
+    assert ask(place, ratio=1 / 8, light=True)
+    assert not ask(place, ratio=1 / 8)
+    assert ask(place, ratio=1 / 8, contended=False)
+    claims += [Claim(place, 0) for _ in range(2)]
+    assert not ask(place, ratio=1 / 8, light=True)
+    assert not ask(place, contended=False)
+    claims.pop().free()
+    assert ask(place, contended=False)
+
+
+def test_prompts_wait_for_one_another_only_in_contention():
+    """While several tenants use an engine its prompts in work are bounded; a lone tenant's are not."""
+    place = FakePlace(100)
+    place.load.prefill_limit_tokens = 1000
+    Claim(place, 800)
+    assert ask(place, 200)
+    assert not ask(place, 201)
+    assert ask(place, 201, contended=False)
+    assert ask(place, 1200, light=True)
+    assert not ask(place, 1201, light=True)
+    place.load.miss_ratio = 0.5  # half of them come from the engine's prefix cache
+    assert ask(place, 1200)
+
+
+def test_a_full_engine_takes_prompts_one_by_one():
+    """With three quarters of its places taken, a quarter of the bound on prompts holds."""
+    place = FakePlace(8)
+    place.load.prefill_limit_tokens = 1000
+    for _ in range(5):
+        Claim(place, 0).first_token()
+    Claim(place, 200)
+    assert not ask(place, 51)
+    assert ask(place, 50)
+
+
+def test_an_idle_engine_takes_anything():
+    """A prompt larger than every bound still goes to an engine that has nothing to do."""
+    place = FakePlace(1)
+    place.load.prefill_limit_tokens = place.load.held_limit_tokens = 10
+    assert ask(place, 1_000_000)
+    claim = Claim(place, 5)
+    place.load.sequences_limit = 2
+    assert not ask(place, 1_000_000)
+    claim.free()
+    assert ask(place, 1_000_000)
+
+
+def test_held_tokens_are_bounded_where_that_is_declared():
+    """Prompts and answers so far together stay below the declared number of tokens."""
+    place = FakePlace(10)
+    place.load.held_limit_tokens = 100
+    claim = Claim(place, 60)
+    claim.first_token()
+    claim.grow(20)
+    assert ask(place, 20)
+    assert not ask(place, 21)

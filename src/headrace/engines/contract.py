@@ -60,6 +60,13 @@ class ReplicaSpec:
         return self.port + 10000
 
     @property
+    def event_endpoint(self) -> str:
+        """The same for ZeroMQ. vLLM and SGLang listen only where they see `*` (vllm/distributed/kv_events.py), and
+        connect to anything else."""
+        host = "*" if self.host == "0.0.0.0" else self.host  # noqa: S104 # compared, not bound
+        return f"tcp://{host}:{self.event_port}"
+
+    @property
     def transfer_port(self) -> int:
         """Where prefill and decode replicas meet."""
         return self.port + 20000

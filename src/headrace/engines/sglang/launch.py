@@ -128,7 +128,7 @@ def _disaggregation(spec: ReplicaSpec) -> Sequence[str]:
 def _events(spec: ReplicaSpec) -> str | None:
     if not spec.options.telemetry.kv_events:
         return None
-    document = {"publisher": "zmq", "endpoint": f"tcp://{spec.host}:{spec.event_port}", "topic": "kv-events"}
+    document = {"publisher": "zmq", "endpoint": spec.event_endpoint, "topic": "kv-events"}
     return msgspec.json.encode(document).decode()
 
 

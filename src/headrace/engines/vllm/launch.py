@@ -78,9 +78,7 @@ ALIASES = {
 def _events(spec: ReplicaSpec) -> str | None:
     if not spec.options.telemetry.kv_events:
         return None
-    return _json(
-        {"enable_kv_cache_events": True, "publisher": "zmq", "endpoint": f"tcp://{spec.host}:{spec.event_port}"}
-    )
+    return _json({"enable_kv_cache_events": True, "publisher": "zmq", "endpoint": spec.event_endpoint})
 
 
 def _transfer(spec: ReplicaSpec) -> str | None:

@@ -189,3 +189,10 @@ def test_what_vllm_cannot_do_is_a_problem(options: dict[str, Any], keys: list[st
 def test_extra_arguments_cannot_contradict(words: list[str]):
     """What an option or headrace itself sets is refused as an extra argument, in any spelling."""
     assert lacking(DRIVER, {"extra_args": words}) == ["extra_args.0"]
+
+
+def test_kv_events_are_listened_for_where_others_connect():
+    """In a container vLLM listens on all addresses, which it does only for a star; elsewhere it would connect."""
+    launch = DRIVER.launch(make_spec({"telemetry": {"kv_events": True}}, host="0.0.0.0"))
+    events = json.loads(launch.argv[launch.argv.index("--kv-events-config") + 1])
+    assert events["endpoint"] == "tcp://*:40000"

@@ -3,6 +3,7 @@
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.harness.places import FakePool
 
 from headrace.domain.request import RequestClass
 from headrace.gateway.admission.core.bands import BANDS, BandRules
@@ -10,7 +11,6 @@ from headrace.gateway.admission.core.flow import QueueTicket
 from headrace.gateway.admission.core.lane import QueueBound, Refused
 from headrace.gateway.admission.core.room import headroom_of
 from headrace.gateway.endpoints.load import Claim
-from tests.harness.places import FakePool
 
 PLACES = (4, 9)
 HEADROOM = 1 / 8

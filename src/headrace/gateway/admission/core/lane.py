@@ -201,6 +201,8 @@ class Lane:
             self._unwait(ticket)
             band.unserved_since_mono_s = now_mono_s
             band.heap.served(ticket.flow)
+            if self.waiting > band.waiting:
+                ticket.withdrawals = WITHDRAWALS  # its turn although others wait: they do not take it back
             yield ticket, self._serve(ticket, place)
 
     def iter_withdrawable(self, now_mono_s: float) -> Iterator[QueueTicket]:

@@ -23,7 +23,7 @@ def test_a_steady_rate_is_found_soon():
 
 
 def test_retry_after_is_the_wait_for_those_ahead():
-    """With four starts a second, who has 39 before him is told ten seconds or a little less; never more than a minute."""
+    """With four starts a second, who has 39 before him is told about ten seconds; never more than a minute."""
     rate = DrainRate()
     for start in range(400):
         rate.note(start / 4)

@@ -1,12 +1,12 @@
 """Who of a queue goes next, and whom it lets in."""
 
 import pytest
+from tests.harness.places import FakePool, tenants
 
 from headrace.domain.request import RequestClass
 from headrace.gateway.admission.core.bands import BANDS, BandRules
 from headrace.gateway.admission.core.lane import QueueBound, Refused
 from headrace.gateway.endpoints.load import Claim
-from tests.harness.places import FakePool, tenants
 
 INTERACTIVE, STANDARD, OFFLINE = BANDS
 
@@ -241,7 +241,7 @@ def test_who_waits_too_long_is_named():
 
 
 def test_offline_work_gives_way_to_what_is_more_urgent():
-    """The offline request that started last may be withdrawn for an interactive one, waits again, and is charged once."""
+    """The offline request that started last may be withdrawn for an interactive one; it waits again, charged once."""
     pool = FakePool(2)
     first = pool.come("b", request_class=OFFLINE)
     second = pool.come("b", request_class=OFFLINE)
@@ -258,6 +258,18 @@ def test_offline_work_gives_way_to_what_is_more_urgent():
     pool.finish(first)
     pool.finish(second)
     assert counter == 200.0
+
+
+def test_offline_work_whose_turn_it_was_stays():
+    """Offline work that was started because it had waited for its bound is not taken back for others who wait."""
+    bands = {each: BandRules(reserved_ratio=0.0, starvation_s=10.0) for each in BANDS}
+    pool = FakePool(1, bands=bands)
+    for _ in range(3):
+        pool.come("a", request_class=INTERACTIVE)
+    pool.come("b", request_class=OFFLINE)
+    pool.finish_first(10.0)
+    assert tenants(list(pool.running)) == "b"
+    assert list(pool.lane.iter_withdrawable(10.0)) == []
 
 
 def test_an_expected_wait_follows_the_drain_rate():

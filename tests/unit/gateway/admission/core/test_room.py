@@ -1,10 +1,10 @@
 """How much an endpoint may be given, from what is declared, what it shows, and what others give it."""
 
 import pytest
+from tests.harness.places import FakePlace
 
 from headrace.gateway.admission.core.room import DeclaredRoom, Room, has_room, headroom_of
 from headrace.gateway.endpoints.load import Claim, EndpointLoad, MeasuredLoad
-from tests.harness.places import FakePlace
 
 
 def reading(running: float | None, waiting: float | None = 0.0, *, ours: int = 0) -> MeasuredLoad:

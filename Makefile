@@ -7,7 +7,7 @@ UV := $(BIN)/python -m uv
 RUNTIME_READY := $(VENV)/.runtime-ready
 DEV_READY := $(VENV)/.dev-ready
 
-.PHONY: up down test test-vllm test-sglang check fmt bench lock docs goldens clean help
+.PHONY: up down test test-vllm test-sglang drill-resume check fmt bench lock docs goldens clean help
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -43,6 +43,9 @@ test-vllm: $(DEV_READY) ## Run the contract suite against the real vLLM on this 
 
 test-sglang: $(DEV_READY) ## Run the contract suite against the real SGLang on this CPU (installs 7 GB once)
 	@HEADRACE_REAL_ENGINE=sglang $(BIN)/python -m pytest -s tests/real $(ARGS)
+
+drill-resume: $(DEV_READY) ## Kill, stop and restart engines twenty times under 32 open streams, and print the figures
+	@HEADRACE_DRILL_KILLS=20 HEADRACE_DRILL_STREAMS=32 $(BIN)/python -m pytest -s tests/drill/test_resume.py tests/drill/test_resume_real.py tests/drill/test_rolling_restart.py $(ARGS)
 
 check: $(DEV_READY) ## Format, lint, types, imports, sizes, docs
 	@$(BIN)/ruff format --check .

@@ -67,7 +67,7 @@ class Fleet:
             assert stream.error is None, stream.error
             assert stream.is_whole
             assert stream.text == expected_text(MODEL, stream.body["messages"], TOKENS)
-            assert stream.roles == 1
+            assert stream.roles == len(stream.dates) == 1
             assert stream.reasons == ["length"]
             assert stream.usage is not None
             assert stream.usage["completion_tokens"] == TOKENS

@@ -16,7 +16,9 @@ class ToldStream:
     body: dict[str, Any]
     text: str = ""
     identities: set[tuple[Any, ...]] = field(default_factory=set)
-    """Id, creation date and model of every chunk."""
+    """Id, model and kind of every chunk."""
+    dates: set[int] = field(default_factory=set)
+    """When its chunks say that it was created; llama.cpp dates each of them."""
     roles: int = 0
     reasons: list[str] = field(default_factory=list)
     usage: dict[str, Any] | None = None
@@ -24,6 +26,8 @@ class ToldStream:
     is_ended: bool = False
     """The end mark came."""
     longest_gap_s: float = 0.0
+    gap_at: int = 0
+    """Letters before the longest gap: where a resumed stream has its seam."""
     pieces: int = 0
     is_over: bool = False
 
@@ -41,15 +45,17 @@ class ToldStream:
             async for chunk in client.chunks():
                 *events, rest = (rest + chunk).split(b"\n\n")
                 for event in events:
-                    if self._take(event):
+                    before = len(self.text)
+                    if self.take(event):
                         now = time.monotonic()
-                        self.longest_gap_s = max(self.longest_gap_s, now - last_mono_s if last_mono_s else 0.0)
+                        if last_mono_s and now - last_mono_s > self.longest_gap_s:
+                            self.longest_gap_s, self.gap_at = now - last_mono_s, before
                         last_mono_s = now
             assert rest == b"", "half an event"
         self.is_over = True
         return self
 
-    def _take(self, event: bytes) -> bool:
+    def take(self, event: bytes) -> bool:
         """Read one event; True where it had text."""
         payload = event.removeprefix(b"data: ")
         if event.startswith(b":"):
@@ -63,7 +69,8 @@ class ToldStream:
             self.error = chunk["error"]
             return False
         self.usage = chunk.get("usage") or self.usage
-        self.identities.add((chunk["id"], chunk["created"], chunk["model"], chunk["object"]))
+        self.identities.add((chunk["id"], chunk["model"], chunk["object"]))
+        self.dates.add(chunk["created"])
         for choice in chunk["choices"]:
             assert choice["index"] == 0
             delta = choice.get("delta", choice)

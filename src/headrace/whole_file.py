@@ -1,9 +1,9 @@
 """Writing a file whole or not at all: a reader, or whoever comes after a crash, sees the old content or the new one."""
 
 import os
-import tempfile
 from contextlib import suppress
 from pathlib import Path
+from threading import get_ident
 
 
 def write_whole(
@@ -15,25 +15,26 @@ def write_whole(
     already stays. What could not be written leaves nothing behind.
 
     Raises: OSError; FileExistsError with `keeps_other`.
+    Concurrency: several processes and threads may write the same path; the last one's content stays.
     """
-    folder = path.parent
-    descriptor, draft = tempfile.mkstemp(dir=folder, prefix=f".{path.name}.")
+    draft = path.with_name(f".{path.name}.{os.getpid()}-{get_ident()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:
         with os.fdopen(descriptor, "wb") as stream:
             os.fchmod(descriptor, mode)
             stream.write(content.encode() if isinstance(content, str) else content)
+            stream.flush()
             if is_durable:
-                stream.flush()
                 os.fsync(descriptor)
         if keeps_other:
             os.link(draft, path)
         else:
-            os.replace(draft, path)
+            draft.replace(path)
     finally:
         with suppress(FileNotFoundError):
-            os.unlink(draft)
+            draft.unlink()
     if is_durable:
-        sync_folder(folder)
+        sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import os
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +14,7 @@ from headrace.cli.output import emit, fail
 from headrace.declaration.load import DEFAULT_FILE, load_text, this_machine
 from headrace.declaration.starter import FoundEngine, FoundModel, Surroundings, render_starter
 from headrace.fleet.deploy.attach import EndpointUnreachableError, detect_engine
+from headrace.whole_file import write_whole
 
 app = verb_app()
 
@@ -100,17 +100,7 @@ def _write(output: Path, text: str, *, is_forced: bool) -> None:
     folder = output.absolute().parent
     if not folder.is_dir():
         fail(f"the folder {folder} does not exist", hint="Make it first, or give another --output.")
-    descriptor, name = tempfile.mkstemp(dir=folder, prefix=f".{output.name}.")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.chmod(name, 0o644)
-        if is_forced:
-            os.replace(name, output)
-            return
-        try:
-            os.link(name, output)
-        except FileExistsError:
-            fail(f"{output} exists already", hint="Give another --output, or --force to replace it.")
-    finally:
-        Path(name).unlink(missing_ok=True)
+        write_whole(output, text, mode=0o644, keeps_other=not is_forced)
+    except FileExistsError:
+        fail(f"{output} exists already", hint="Give another --output, or --force to replace it.")

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import msgspec
 
+from headrace.whole_file import write_whole
+
 
 class Backlog(msgspec.Struct, frozen=True, kw_only=True):
     """How far the database is behind the journal."""
@@ -28,11 +30,9 @@ class Backlog(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_backlog(path: Path, backlog: Backlog) -> None:
     """Replace the file at `path`; a full disk leaves the old one."""
-    unnamed = path.with_name(f".{path.name}.{backlog.pid}")
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        unnamed.write_bytes(msgspec.json.encode(backlog))
-        unnamed.replace(path)
+        write_whole(path, msgspec.json.encode(backlog))
 
 
 def find_backlog(path: Path) -> Backlog | None:

@@ -3,7 +3,6 @@
 The copy in run/known-keys.json holds what the database holds: hashes, never a key.
 """
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from headrace.database.url import DatabaseError
 from headrace.domain.tenant import KeyRecord
 from headrace.settings import Settings
 from headrace.tenancy.key_store import KeyStore
+from headrace.whole_file import write_whole
 
 log = structlog.get_logger("headrace.supervisor")
 
@@ -70,12 +70,8 @@ class KeySource:
             self._remember(self._keys)
 
     def _remember(self, keys: tuple[KeyRecord, ...]) -> None:
-        draft = self._file.with_name(f".{self._file.name}.{os.getpid()}")
         try:
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.write(msgspec.json.encode(keys))
-            draft.replace(self._file)
+            write_whole(self._file, msgspec.json.encode(keys))
         except OSError as error:
             log.warning("known keys cannot be kept for a restart", reason=str(error))
 

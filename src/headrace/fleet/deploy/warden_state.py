@@ -4,11 +4,11 @@ Written by the warden at each change, atomically; read by the supervisor (this o
 """
 
 import json
-import os
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from headrace.fleet.deploy.process_identity import ProcessIdentity
+from headrace.whole_file import write_whole
 
 
 class EngineEnd(NamedTuple):
@@ -37,12 +37,8 @@ class WardenState(NamedTuple):
 
 
 def write_json_atomically(path: Path, document: object) -> None:
-    """Replace `path` whole, mode 0600: a reader sees the old file or the new one, never half of it."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w") as stream:
-        json.dump(document, stream)
-    draft.replace(path)
+    """Replace `path` whole, mode 0600."""
+    write_whole(path, json.dumps(document))
 
 
 def write_state(path: Path, state: WardenState) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from headrace.fleet.deploy.models.failure import ModelFetchError
 from headrace.fleet.deploy.models.progress import FetchPhase, Meter
+from headrace.whole_file import sync_folder, write_whole
 
 COPY_BYTES = 1 << 20
 """Read and hash in pieces of so much."""
@@ -89,19 +90,9 @@ def commit_file(written: Path, target: Path) -> None:
     sync_folder(target.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def write_record(path: Path, content: bytes) -> None:
-    """Replace a small file in one step."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_bytes(content)
-    commit_file(temporary, path)
+    """Replace a small file in one step, durably: what it says of a blob must not be lost before the blob."""
+    write_whole(path, content, mode=0o644, is_durable=True)
 
 
 def hash_file(path: Path, meter: Meter) -> str:

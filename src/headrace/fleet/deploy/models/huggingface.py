@@ -16,13 +16,13 @@ from headrace.fleet.deploy.models.blobs import (
     BlobCache,
     remove_quietly,
     require_space,
-    sync_folder,
     write_record,
 )
 from headrace.fleet.deploy.models.download import Downloader, Remote
 from headrace.fleet.deploy.models.failure import ModelFetchError
 from headrace.fleet.deploy.models.progress import FetchPhase, Meter
 from headrace.fleet.deploy.models.sources import HuggingFaceSource, is_safe_path
+from headrace.whole_file import sync_folder
 
 DEFAULT_ENDPOINT = "https://huggingface.co"
 

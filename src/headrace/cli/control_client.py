@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -15,6 +15,7 @@ from headrace.control_api.operations import InstanceStatus, ReloadReport, Restar
 from headrace.domain.operator_error import OperatorError
 from headrace.fleet.deploy.state_files import SupervisorFile, find_supervisor
 from headrace.settings import Settings
+from headrace.tenancy.quota_view import LimitView
 
 TIMEOUT_S = 30.0
 PATIENCE_S = 15.0
@@ -99,12 +100,16 @@ class ControlClient:
         path = f"/api/v1/replicas/{quote(replica)}/restart"
         return self._ask("POST", path, RestartReport, accepted=(200, 409))
 
-    def try_announce_keys(self) -> bool:
-        """Tell the instance that keys have changed in its database; False where none answers."""
+    def limits(self, path: str, query: dict[str, str]) -> tuple[LimitView, ...]:
+        """What `path`, quota or budget, says of the limits that `query` asks for."""
+        return self._ask("GET", f"/api/v1/{path}?{urlencode(query)}", tuple[LimitView, ...])
+
+    def try_announce_callers(self) -> bool:
+        """Tell the instance that keys or tenants have changed in its database; False where none answers."""
         if find_supervisor(self._settings) is None:
             return False
         try:
-            return 200 <= self._send("POST", "/api/v1/keys-changed", None).status < 300
+            return 200 <= self._send("POST", "/api/v1/callers-changed", None).status < 300
         except (OSError, http.client.HTTPException):
             return False
 

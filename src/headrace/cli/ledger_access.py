@@ -1,7 +1,8 @@
-"""What `keys`, `tenants` and `usage` work on: the declaration and its database, with or without a running instance."""
+"""What `keys`, `tenants`, `usage` and `audit` work on: declaration and database, with or without an instance."""
 
 import contextlib
 import os
+import pwd
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +12,15 @@ from headrace.cli.output import EXIT_USAGE, fail
 from headrace.database.connect import Database, open_database
 from headrace.database.migrate import migrate
 from headrace.database.url import sqlite_url
-from headrace.declaration.load import find_declaration, load_declaration
+from headrace.declaration.load import Loaded, find_declaration, load_declaration
 from headrace.declaration.model import Declaration
+from headrace.declaration.problem import DeclarationError
+from headrace.domain.admin import OWNER_OF_ALL, Channel, Principal
 from headrace.domain.clock import Clock, SystemClock
 from headrace.fleet.deploy.state_files import find_supervisor
 from headrace.settings import Settings, load_settings
+from headrace.tenancy.entry_store import EntryStore
+from headrace.tenancy.governing import EntryWishError, Governor
 from headrace.tenancy.key_store import KeyStore
 from headrace.tenancy.key_wish import KeyWishError
 
@@ -27,17 +32,29 @@ class LedgerAccess:
     """An opened database and what it belongs to."""
 
     settings: Settings
-    declaration: Declaration
+    loaded: Loaded
     database: Database
     keys: KeyStore
+    entries: EntryStore
     clock: Clock
+    principal: Principal
+    """Who types, for the audit log."""
 
-    def announce_key_change(self) -> bool:
+    @property
+    def declaration(self) -> Declaration:
+        """The file, and what the API has added."""
+        return self.governor.declaration()
+
+    @property
+    def governor(self) -> Governor:
+        return Governor(loaded=self.loaded, entries=self.entries, keys=self.keys, clock=self.clock)
+
+    def announce_change(self) -> bool:
         """Tell the running instance, so that the change is in force at once; False where none runs."""
         if find_supervisor(self.settings) is None:
             return False
         with ControlClient(self.settings, timeout_s=_NUDGE_S) as client:
-            return client.try_announce_keys()
+            return client.try_announce_callers()
 
 
 @contextlib.contextmanager
@@ -48,18 +65,20 @@ def open_access(config: Path | None) -> Generator[LedgerAccess, None, None]:
     """
     settings = load_settings()
     path = _declaration_path(config, settings)
-    declaration = load_declaration(path, environ=os.environ).declaration
-    url = declaration.ledger.database or sqlite_url(settings.database_path)
+    loaded = load_declaration(path, environ=os.environ)
+    url = loaded.declaration.ledger.database or sqlite_url(settings.database_path)
     migrate(url)
     database = open_database(url)
     clock = SystemClock()
     try:
         yield LedgerAccess(
             settings=settings,
-            declaration=declaration,
+            loaded=loaded,
             database=database,
             keys=KeyStore(database, clock),
+            entries=EntryStore(database, clock),
             clock=clock,
+            principal=Principal(subject=f"local:{_user()}", grant=OWNER_OF_ALL, channel=Channel.LOCAL),
         )
     finally:
         database.close()
@@ -70,8 +89,17 @@ def refusing_wrong_usage() -> Generator[None, None, None]:
     """Exit with 2 where an argument cannot be meant as it is."""
     try:
         yield
-    except KeyWishError as error:
+    except (KeyWishError, EntryWishError) as error:
         fail(error.message, hint=error.hint, code=EXIT_USAGE)
+    except DeclarationError as error:  # of a --set
+        fail(error.problems[0].message, hint=error.problems[0].hint, code=EXIT_USAGE)
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def _declaration_path(config: Path | None, settings: Settings) -> Path | None:

@@ -49,8 +49,11 @@ VERBS = MappingProxyType(
         "engine": Verb("headrace.cli.engine:app", "Show what would start each engine, and what it can do.", GOVERN),
         "sim": Verb("headrace.cli.sim:app", "Run a simulated engine: no GPU, a real engine's HTTP and speed.", RUN),
         "models": Verb("headrace.cli.models:app", "List the models and fetch their weights.", GOVERN),
-        "tenants": Verb("headrace.cli.tenants:app", "Show tenants and what they may use.", GOVERN),
-        "keys": Verb("headrace.cli.keys:app", "Create, list and revoke API keys.", GOVERN),
+        "tenants": Verb("headrace.cli.tenants:app", "Show, make, change and suspend tenants.", GOVERN),
+        "keys": Verb("headrace.cli.keys:app", "Make, change, suspend and end API keys.", GOVERN),
+        "quota": Verb("headrace.cli.quota:app", "Show limits, what is used of them and what is left.", GOVERN),
+        "budget": Verb("headrace.cli.budget:app", "Show what was spent of each budget.", GOVERN),
+        "audit": Verb("headrace.cli.audit:app", "Show who changed what, and when.", GOVERN),
         "usage": Verb("headrace.cli.usage:app", "Show who used how much.", GOVERN),
     }
 )

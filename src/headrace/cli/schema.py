@@ -17,6 +17,8 @@ app = verb_app()
 
 PRINTED = MappingProxyType(
     {
+        "audit": "headrace.tenancy.audit:AuditEntry[]",
+        "budget": "headrace.tenancy.quota_view:LimitView[]",
         "chat": "headrace.cli.chat:Turn",
         "check": "headrace.cli.check:CheckReport",
         "engine-caps": "headrace.catalog.compatibility:Verdict[]",
@@ -28,9 +30,10 @@ PRINTED = MappingProxyType(
         "keys": "headrace.tenancy.key_view:KeyView[]",
         "logs": "headrace.cli.log_tail:LogLine",
         "models": "headrace.cli.models:ModelRow[]",
+        "quota": "headrace.tenancy.quota_view:LimitView[]",
         "reload": "headrace.control_api.operations:ReloadReport",
         "status": "headrace.control_api.operations:InstanceStatus",
-        "tenants": "headrace.tenancy.key_view:TenantView[]",
+        "tenants": "headrace.tenancy.governing:EntryView[]",
         "up": "headrace.cli.up_view:Welcome",
         "usage": "headrace.ledger.usage:UsageReport",
     }

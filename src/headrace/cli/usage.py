@@ -12,10 +12,11 @@ import typer
 from headrace.cli.control_client import ControlClient
 from headrace.cli.ledger_access import open_access, refusing_wrong_usage
 from headrace.cli.options import ConfigOption, JsonOption, verb_app
-from headrace.cli.output import EXIT_PROBLEMS, emit, table
+from headrace.cli.output import EXIT_PROBLEMS, EXIT_USAGE, emit, fail, table
+from headrace.domain.quota import NANOS
 from headrace.fleet.deploy.state_files import find_supervisor
 from headrace.ledger.projector import DAY_S
-from headrace.ledger.usage import Percentiles, UsageGroup, UsageReport, UsageRow, read_usage
+from headrace.ledger.usage import Percentiles, UsageFilter, UsageGroup, UsageReport, UsageRow, read_usage
 from headrace.ledger.verify import LedgerCheck, verify_ledger
 from headrace.settings import Settings
 from headrace.tenancy.key_wish import parse_span_s
@@ -26,9 +27,11 @@ if TYPE_CHECKING:
 app = verb_app()
 
 NOT_MEASURED = "not measured"
+COST = "cost"
 COLUMNS = (
     *("requests", "completed", "rejected", "evicted", "failed", "cancelled"),
     *("input tokens", "cached input tokens", "output tokens"),
+    *("GPU s", COST),
     *("TTFT p50 s", "TTFT p99 s", "E2E p50 s", "E2E p99 s"),
 )
 _STATUS_S = 5.0
@@ -43,20 +46,37 @@ class UsageFormat(StrEnum):
 
 
 SinceOption = Annotated[str, typer.Option("--since", metavar="TIME", help="How far back: 90m, 24h, 30d, 2w.")]
-ByOption = Annotated[UsageGroup, typer.Option("--by", help="What to sum up by; days are UTC.")]
+ByOption = Annotated[
+    str,
+    typer.Option(
+        "--by",
+        metavar="GROUPS",
+        help=f"What to sum up by, with commas for more: {', '.join(UsageGroup)}. Days are UTC.",
+    ),
+]
+OnlyTenantOption = Annotated[str | None, typer.Option("--tenant", "-t", metavar="TENANT", help="Only this tenant.")]
+OnlyProjectOption = Annotated[str | None, typer.Option("--project", "-p", metavar="PROJECT", help="Only this project.")]
+OnlyModelOption = Annotated[str | None, typer.Option("--model", "-m", metavar="MODEL", help="Only this model.")]
+OnlyKeyOption = Annotated[str | None, typer.Option("--key", "-k", metavar="KEY_ID", help="Only this key.")]
+CsvOption = Annotated[bool, typer.Option("--csv", help="The same as --format csv.")]
 FormatOption = Annotated[UsageFormat, typer.Option("--format", "-f", help="How to print it; csv is for spreadsheets.")]
 
 
-@app.callback(invoke_without_command=True, epilog="Example: headrace usage --since 7d --by model")
+@app.callback(invoke_without_command=True, epilog="Example: headrace usage --since 7d --by tenant,model")
 def usage(
     context: typer.Context,
     since: SinceOption = "24h",
-    by: ByOption = UsageGroup.TENANT,
+    by: ByOption = UsageGroup.TENANT.value,
+    tenant: OnlyTenantOption = None,
+    project: OnlyProjectOption = None,
+    model: OnlyModelOption = None,
+    key: OnlyKeyOption = None,
     output: FormatOption = UsageFormat.TABLE,
     config: ConfigOption = None,
+    as_csv: CsvOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show requests by outcome, tokens and latencies, summed up by tenant, model, day, key or endpoint.
+    """Show requests by outcome, tokens, GPU time, cost and latencies, summed up by tenant, project, model, day, ...
 
     Latencies are those of the gateway: request received to first output, and to the last.
     """
@@ -64,20 +84,23 @@ def usage(
         return
     with refusing_wrong_usage():
         span_s = parse_span_s(since)
+    only = UsageFilter(tenant=tenant, project=project, model=model, key_id=key)
     with open_access(config) as access:
         until_at = access.clock.wall_at().timestamp()
-        report = read_usage(access.database, since_at=until_at - span_s, until_at=until_at, by=by)
-    if output is UsageFormat.CSV and not as_json:
+        report = read_usage(access.database, since_at=until_at - span_s, until_at=until_at, by=_groups(by), only=only)
+        currency = access.loaded.declaration.prices.currency
+    if (as_csv or output is UsageFormat.CSV) and not as_json:
         print(_csv(report), end="")
         return
-    emit("usage", report, as_json=as_json or output is UsageFormat.JSON, human=lambda: usage_table(report))
+    is_json = as_json or output is UsageFormat.JSON
+    emit("usage", report, as_json=is_json, human=lambda: usage_table(report, currency))
 
 
 @app.command(epilog="Example: headrace usage verify")
 def verify(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Compare the journal with the database: what waits, what was lost. Exits with 3 where rows are missing."""
     with open_access(config) as access:
-        days = access.declaration.ledger.retention_days
+        days = access.loaded.declaration.ledger.retention_days
         kept_since_at = 0.0 if days is None else access.clock.wall_at().timestamp() - days * DAY_S
         check = verify_ledger(access.settings.journal_dir, access.database, kept_since_at=kept_since_at)
         live_dropped = _find_live_dropped(access.settings)
@@ -87,26 +110,41 @@ def verify(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         raise typer.Exit(EXIT_PROBLEMS)
 
 
-def usage_table(report: UsageReport) -> "RenderableType":
+def usage_table(report: UsageReport, currency: str) -> "RenderableType":
     """Show sums by group, and in total."""
-    rows: list[tuple[object, ...]] = [(row.group or "(unknown)", *_cells(row)) for row in report.rows]
-    rows.append(("total", *_cells(report.total)))
+    rows: list[tuple[object, ...]] = [(*_names(row, "(unknown)"), *_cells(row)) for row in report.rows]
+    rows.append(("total", *([""] * (len(report.by) - 1)), *_cells(report.total)))
     span = f"{_moment(report.since_at)} to {_moment(report.until_at)} UTC; latencies as the gateway saw them"
-    return table((report.by.value, *COLUMNS), rows, title=span)
+    columns = [f"cost {currency}" if column == COST else column for column in COLUMNS]
+    return table((*(group.value for group in report.by), *columns), rows, title=span)
+
+
+def _groups(text: str) -> tuple[UsageGroup, ...]:
+    try:
+        return tuple(dict.fromkeys(UsageGroup(part.strip()) for part in text.split(",")))
+    except ValueError:
+        fail(f'--by "{text[:80]}" is not made of {", ".join(UsageGroup)}', code=EXIT_USAGE)
 
 
 def _csv(report: UsageReport) -> str:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow((report.by.value, *(column.replace(" ", "_").lower() for column in COLUMNS)))
-    writer.writerows((row.group or "", *_cells(row, not_measured="")) for row in report.rows)
+    names = (column.replace(" ", "_").lower() for column in COLUMNS)
+    writer.writerow((*(group.value for group in report.by), *names))
+    writer.writerows((*_names(row, ""), *_cells(row, not_measured="")) for row in report.rows)
     return stream.getvalue()
+
+
+def _names(row: UsageRow, unknown: str) -> tuple[str, ...]:
+    return tuple(name or unknown for name in row.groups)
 
 
 def _cells(row: UsageRow, not_measured: str = NOT_MEASURED) -> list[object]:
     counts = (row.requests, row.completed, row.rejected, row.evicted, row.failed, row.cancelled)
     tokens = (row.input_tokens, row.cached_input_tokens, row.output_tokens)
     cells: list[object] = [*counts, *(not_measured if one is None else one for one in tokens)]
+    cells.append(not_measured if row.gpu_s is None else f"{row.gpu_s:.3f}")
+    cells.append(not_measured if row.cost_nanos is None else f"{row.cost_nanos / NANOS:.6f}")
     for measured in (row.ttft, row.e2e):
         cells += _seconds(measured) if measured is not None else [not_measured, not_measured]
     return cells

@@ -4,9 +4,11 @@ import asyncio
 from enum import StrEnum
 
 from headrace.database.url import DatabaseError
+from headrace.domain.admin import OWNER_OF_ALL, Channel, Grant, Principal, Role
 from headrace.domain.clock import Clock
 from headrace.domain.errors import ErrorCode, RequestError
-from headrace.domain.tenant import KeyRecord, Scope
+from headrace.domain.ids import KeyId
+from headrace.domain.tenant import Scope
 from headrace.tenancy.key_store import KeyStore
 from headrace.tenancy.keys import KEY_LENGTH, KeyRing
 
@@ -18,8 +20,17 @@ class Access(StrEnum):
 
     PUBLIC = "public"
     """Anybody who can connect: probes and metrics, which hold no tenant's content."""
-    ADMIN = "admin"
-    """An admin key, or the instance's own Unix socket."""
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    OWNER = "owner"
+    """An admin key of that role (see `domain.admin.Role`), or the instance's own Unix socket."""
+
+
+LOCAL_OWNER = Principal(subject="local", grant=OWNER_OF_ALL, channel=Channel.LOCAL)
+"""Whoever can open the instance's own Unix socket: its user."""
+
+NOBODY = Principal(subject="nobody", grant=Grant(role=Role.VIEWER), channel=Channel.API)
+"""Behind public routes, which never look."""
 
 
 class AdminGate:
@@ -32,10 +43,11 @@ class AdminGate:
         self._store = store
         self._clock = clock
         self._ring = KeyRing()
+        self._grants: dict[KeyId, Grant] = {}
         self._version = _NONE_READ
 
-    async def identify(self, authorization: str | None) -> KeyRecord:
-        """The admin key in an `Authorization` header.
+    async def identify(self, authorization: str | None) -> Principal:
+        """Who has the admin key in an `Authorization` header, and what it may do.
 
         Raises: RequestError.
         """
@@ -51,15 +63,34 @@ class AdminGate:
             raise RequestError(ErrorCode.UNAUTHENTICATED, "the key is unknown, revoked or expired")
         if record.scope is not Scope.ADMIN:
             raise RequestError(ErrorCode.FORBIDDEN, f"key {record.key_id} has scope {record.scope}; this needs admin")
-        return record
+        if record.suspended_at is not None:
+            raise RequestError(ErrorCode.SUSPENDED, f"key {record.key_id} is suspended; ask an owner")
+        grant = self._grants.get(record.key_id)
+        if grant is None:
+            raise RequestError(ErrorCode.FORBIDDEN, f"key {record.key_id} has no role; make another one")
+        return Principal(subject=f"key:{record.key_id}", grant=grant, channel=Channel.API)
 
     def _refresh(self) -> None:
         """Read the keys again if they changed; with the database away, those last read go on counting."""
         try:
             version = self._store.read_version()
             if version != self._version:
-                self._ring = KeyRing(self._store.list_usable_keys())
+                self._ring, self._grants = KeyRing(self._store.list_usable_keys()), self._store.read_grants()
                 self._version = version
         except DatabaseError:
             if self._version == _NONE_READ:
                 raise
+
+
+def check_access(access: Access, *, is_scoped: bool, principal: Principal) -> None:
+    """Let `principal` through, or say what is missing. `is_scoped`: the route shows a tenant its own part.
+
+    Raises: RequestError FORBIDDEN; for a role scoped to a tenant the text is the same for every route it may not use.
+    """
+    if access is Access.PUBLIC:
+        return
+    if principal.grant.tenant is not None and not is_scoped:
+        raise RequestError(ErrorCode.FORBIDDEN, "this is not for a role that is scoped to one tenant")
+    if not principal.grant.role.includes(Role(access.value)):
+        message = f"this needs the role {access.value}; {principal.subject} has {principal.grant.role.value}"
+        raise RequestError(ErrorCode.FORBIDDEN, message)

@@ -4,7 +4,7 @@ import secrets
 import traceback
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 from starlette.applications import Starlette
@@ -14,16 +14,21 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from headrace.control_api.access import Access, AdminGate
+from headrace.control_api.access import LOCAL_OWNER, NOBODY, Access, AdminGate, check_access
 from headrace.control_api.answers import answer_error
 from headrace.control_api.context import ControlContext
 from headrace.control_api.operations import Operations
 from headrace.control_api.routes import ROUTES, ControlRoute
 from headrace.database.connect import Database
 from headrace.database.url import DatabaseError
+from headrace.domain.admin import Principal
 from headrace.domain.clock import Clock
 from headrace.domain.errors import ErrorCode, RequestError
-from headrace.tenancy.key_store import KeyStore
+from headrace.domain.operator_error import OperatorError
+from headrace.tenancy.conflict import ConflictError, ManagedByFileError
+from headrace.tenancy.entry_store import EntryStore
+from headrace.tenancy.governing import EntryNotFoundError
+from headrace.tenancy.key_store import KeyNotFoundError, KeyStore
 
 _log = structlog.get_logger("headrace.control_api")
 
@@ -36,7 +41,12 @@ def create_app(
     `is_local`: it listens on the instance's own Unix socket, which only its user can open, so that no key is asked for.
     """
     context = ControlContext(
-        operations=operations, database=database, keys=keys, gate=AdminGate(keys, clock), clock=clock
+        operations=operations,
+        database=database,
+        keys=keys,
+        entries=EntryStore(database, clock),
+        gate=AdminGate(keys, clock),
+        clock=clock,
     )
     methods: defaultdict[str, dict[str, ControlRoute]] = defaultdict(dict)
     for route in ROUTES:
@@ -63,15 +73,35 @@ class _Path:
     async def _answer(self, request: Request) -> Response:
         try:
             route = _get_route(self.by_method, request)
-            if route.access is Access.ADMIN and not self.is_local:
-                await self.context.gate.identify(request.headers.get("authorization"))
-            return await route.call(request, self.context)
+            principal = await self._identify(route, request)
+            check_access(route.access, is_scoped=route.is_scoped, principal=principal)
+            return await route.call(request, replace(self.context, principal=principal))
         except RequestError as error:
             return answer_error(error)
-        except DatabaseError as error:
-            return answer_error(RequestError(ErrorCode.DATABASE_UNAVAILABLE, str(error)))
+        except OperatorError as error:
+            return answer_error(_translate(error))
         except Exception as error:  # noqa: BLE001 # the boundary of one control request
             return answer_error(_report_bug(error, request.url.path))
+
+    async def _identify(self, route: ControlRoute, request: Request) -> Principal:
+        if self.is_local:
+            return LOCAL_OWNER
+        if route.access is Access.PUBLIC:
+            return NOBODY
+        return await self.context.gate.identify(request.headers.get("authorization"))
+
+
+def _translate(error: OperatorError) -> RequestError:
+    """Put what an operator can mend into the one error table's words."""
+    if isinstance(error, DatabaseError):
+        return RequestError(ErrorCode.DATABASE_UNAVAILABLE, str(error))
+    if isinstance(error, ManagedByFileError):
+        return RequestError(ErrorCode.CONFLICT, str(error), figures={"line": error.line} if error.line else None)
+    if isinstance(error, ConflictError):
+        return RequestError(ErrorCode.CONFLICT, str(error))
+    if isinstance(error, KeyNotFoundError | EntryNotFoundError):
+        return RequestError(ErrorCode.ROUTE_NOT_FOUND, str(error))
+    return RequestError(ErrorCode.INVALID_REQUEST, str(error))
 
 
 def _get_route(by_method: Mapping[str, ControlRoute], request: Request) -> ControlRoute:

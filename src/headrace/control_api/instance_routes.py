@@ -1,12 +1,21 @@
 """Routes about the running instance: probes, metrics, status, reload, models, endpoints."""
 
+import asyncio
+
 import msgspec
+import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.control_api.answers import answer_error, answer_json, answer_text, read_body
 from headrace.control_api.context import ControlContext
+from headrace.control_api.operations import ReloadReport
+from headrace.database.url import DatabaseError
+from headrace.declaration.load import BUILTIN_NAME
 from headrace.domain.errors import ErrorCode, RequestError
+from headrace.tenancy.audit import AuditChange, append_audit
+
+log = structlog.get_logger("headrace.control_api")
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """Source: Prometheus' text exposition format 0.0.4."""
@@ -59,10 +68,41 @@ async def reload(request: Request, context: ControlContext) -> Response:
     """Read the declaration again; an invalid one changes nothing, answers 400 and says why."""
     wish = await read_body(request, ReloadWish)
     report = await context.operations.reload(is_dry_run=wish.dry_run, is_upgrade=wish.upgrade)
+    if report.ok and not report.is_dry_run:
+        await _note_reload(report, context)
     return answer_json("reload", report, status=200 if report.ok else 400)
+
+
+async def _note_reload(report: ReloadReport, context: ControlContext) -> None:
+    """Say in the audit log who asked for it; what the file says of callers is noted by itself (`tenancy.declared`)."""
+    config = context.operations.loaded().path
+    change = AuditChange(
+        action="instance.upgrade" if report.is_upgrade else "instance.reload",
+        name=str(config) if config is not None else BUILTIN_NAME,
+        tenant=None,
+        after=report.changes,
+    )
+    await _note(change, context)
+
+
+async def _note(change: AuditChange, context: ControlContext) -> None:
+    """Append to the audit log; what was done stays done where that cannot be written now, and the log says so."""
+
+    def append() -> None:
+        with context.database.writing() as connection:
+            append_audit(connection, context.principal, change, context.clock.wall_at())
+
+    try:
+        await asyncio.to_thread(append)
+    except DatabaseError as error:
+        log.error(
+            "the audit log cannot be written", action=change.action, by=context.principal.subject, reason=str(error)
+        )
 
 
 async def restart_replica(request: Request, context: ControlContext) -> Response:
     """A fresh process for one replica, after what it has in work; 409 and why where that cannot be done now."""
     report = await context.operations.restart_replica(request.path_params["replica"])
+    if report.is_accepted:
+        await _note(AuditChange(action="replica.restart", name=report.replica, tenant=None), context)
     return answer_json("restart", report, status=200 if report.is_accepted else 409)

@@ -6,7 +6,9 @@ from typing import Protocol
 
 import msgspec
 
+from headrace.declaration.load import Loaded
 from headrace.declaration.model import Declaration
+from headrace.domain.quota_status import LimitStatus
 from headrace.domain.worker import WorkerStatus
 
 
@@ -153,7 +155,11 @@ class Operations(Protocol):
     """
 
     def declaration(self) -> Declaration:
-        """The declaration in force."""
+        """The declaration in force, with the organisations and tenants that the API has added."""
+        ...
+
+    def loaded(self) -> Loaded:
+        """What the file alone says, and where it is."""
         ...
 
     async def status(self) -> InstanceStatus: ...
@@ -174,6 +180,10 @@ class Operations(Protocol):
         """All workers' and the supervisor's own metrics, merged, in Prometheus text format."""
         ...
 
-    async def keys_changed(self) -> None:
-        """A key was created, revoked or changed: send the new set to the workers now, not at the next poll."""
+    async def callers_changed(self) -> None:
+        """A key, tenant or organisation was changed: tell the workers now, not at the next poll."""
+        ...
+
+    async def quota(self) -> tuple[LimitStatus, ...]:
+        """Every limit in force and what is used of it, over all gateway workers."""
         ...

@@ -23,11 +23,36 @@ _READ_ROWS = 10_000
 class UsageGroup(StrEnum):
     """What usage may be grouped by."""
 
+    ORGANISATION = "organisation"
     TENANT = "tenant"
-    MODEL = "model"
-    DAY = "day"
+    PROJECT = "project"
     KEY = "key"
+    MODEL = "model"
     ENDPOINT = "endpoint"
+    CLASS = "class"
+    DAY = "day"
+
+
+class UsageFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which requests are summed up; None: all."""
+
+    tenant: str | None = None
+    project: str | None = None
+    model: str | None = None
+    key_id: str | None = None
+
+    def conditions(self) -> tuple[ColumnElement[bool], ...]:
+        """As SQL."""
+        wanted = (
+            (REQUESTS.c.tenant, self.tenant),
+            (REQUESTS.c.project, self.project),
+            (REQUESTS.c.requested_model, self.model),
+            (REQUESTS.c.key_id, self.key_id),
+        )
+        return tuple(column == value for column, value in wanted if value is not None)
+
+
+EVERYTHING = UsageFilter()
 
 
 class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,9 +65,10 @@ class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One group's requests. None is "not measured" or, as `group`, "not known" (refused before it was)."""
+    """One group's requests. None is "not measured" or, in `groups`, "not known" (refused before it was)."""
 
-    group: str | None
+    groups: tuple[str | None, ...]
+    """What the row is about, in the order of `UsageReport.by`; empty for the total."""
     requests: int
     completed: int
     rejected: int
@@ -54,6 +80,10 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int | None
     ttft: Percentiles | None
     e2e: Percentiles | None
+    gpu_s: float | None = None
+    """Attributed GPU time, of the requests for which the pool's speed is known."""
+    cost_nanos: int | None = None
+    """Billionths of the price table's currency, of the requests whose model has a price."""
 
 
 class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,35 +91,49 @@ class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
 
     since_at: float
     until_at: float
-    by: UsageGroup
+    by: tuple[UsageGroup, ...]
     rows: tuple[UsageRow, ...]
     total: UsageRow
 
 
-def read_usage(database: Database, *, since_at: float, until_at: float, by: UsageGroup) -> UsageReport:
+def read_usage(
+    database: Database,
+    *,
+    since_at: float,
+    until_at: float,
+    by: tuple[UsageGroup, ...],
+    only: UsageFilter = EVERYTHING,
+) -> UsageReport:
     """Sum up what arrived from `since_at` up to before `until_at` (UTC epoch seconds).
 
     Raises: DatabaseError.
     """
-    group = _group_column(by, is_sqlite=database.url.is_sqlite)
-    within = (REQUESTS.c.received_at >= since_at, REQUESTS.c.received_at < until_at)
-    sums = select(group.label("by"), *_SUMS).where(*within).group_by(group).order_by(group)
-    times = select(group, REQUESTS.c.ttft_s, REQUESTS.c.e2e_s).where(*within)
+    columns = [_group_column(group, is_sqlite=database.url.is_sqlite) for group in by]
+    within = (REQUESTS.c.received_at >= since_at, REQUESTS.c.received_at < until_at, *only.conditions())
+    sums = select(*columns, *_SUMS).where(*within).group_by(*columns).order_by(*columns)
+    times = select(*columns, REQUESTS.c.ttft_s, REQUESTS.c.e2e_s).where(*within)
     ttft_s: defaultdict[Any, array[float]] = defaultdict(lambda: array("d"))
     e2e_s: defaultdict[Any, array[float]] = defaultdict(lambda: array("d"))
     with database.reading() as connection:
         summed = connection.execute(sums).all()
-        for key, ttft, e2e in connection.execution_options(yield_per=_READ_ROWS).execute(times):
+        for row in connection.execution_options(yield_per=_READ_ROWS).execute(times):
+            *group, ttft, e2e = tuple[Any, ...](row)
+            key = tuple(group)
             if ttft is not None:
                 ttft_s[key].append(ttft)
             if e2e is not None:
                 e2e_s[key].append(e2e)
-    rows = tuple(
-        _usage_row(_group_name(by, key), values, percentiles(ttft_s[key]), percentiles(e2e_s[key]))
-        for key, *values in summed
-    )
+    rows: list[UsageRow] = []
+    for values in summed:
+        key = tuple(values[: len(by)])
+        names = tuple(_group_name(group, one) for group, one in zip(by, key, strict=True))
+        rows.append(_usage_row(names, values[len(by) :], percentiles(ttft_s[key]), percentiles(e2e_s[key])))
     return UsageReport(
-        since_at=since_at, until_at=until_at, by=by, rows=rows, total=_total(rows, ttft_s.values(), e2e_s.values())
+        since_at=since_at,
+        until_at=until_at,
+        by=by,
+        rows=tuple(rows),
+        total=_total(rows, ttft_s.values(), e2e_s.values()),
     )
 
 
@@ -111,12 +155,17 @@ _SUMS: tuple[ColumnElement[Any], ...] = (
     func.sum(REQUESTS.c.input_tokens),
     func.sum(REQUESTS.c.cached_input_tokens),
     func.sum(REQUESTS.c.output_tokens),
+    func.sum(REQUESTS.c.gpu_s),
+    func.sum(REQUESTS.c.cost_nanos),
 )
 
 
 def _group_column(by: UsageGroup, *, is_sqlite: bool) -> ColumnElement[Any]:
     columns: dict[UsageGroup, ColumnElement[Any]] = {
+        UsageGroup.ORGANISATION: REQUESTS.c.organisation,
         UsageGroup.TENANT: REQUESTS.c.tenant,
+        UsageGroup.PROJECT: REQUESTS.c.project,
+        UsageGroup.CLASS: REQUESTS.c.request_class,
         UsageGroup.MODEL: REQUESTS.c.requested_model,
         UsageGroup.KEY: REQUESTS.c.key_id,
         UsageGroup.ENDPOINT: REQUESTS.c.endpoint,
@@ -133,12 +182,15 @@ def _group_name(by: UsageGroup, key: Any) -> str | None:
     return key
 
 
-def _usage_row(group: str | None, values: Sequence[Any], ttft: Percentiles | None, e2e: Percentiles | None) -> UsageRow:
+def _usage_row(
+    groups: tuple[str | None, ...], values: Sequence[Any], ttft: Percentiles | None, e2e: Percentiles | None
+) -> UsageRow:
     """`values` in the order of _SUMS; PostgreSQL gives sums of integers as decimals."""
     requests, completed, rejected, evicted, failed, cancelled = map(int, values[:6])
-    input_tokens, cached_input_tokens, output_tokens = (None if one is None else int(one) for one in values[6:])
+    input_tokens, cached_input_tokens, output_tokens = (None if one is None else int(one) for one in values[6:9])
+    gpu_s, cost_nanos = values[9:]
     return UsageRow(
-        group=group,
+        groups=groups,
         requests=requests,
         completed=completed,
         rejected=rejected,
@@ -150,12 +202,14 @@ def _usage_row(group: str | None, values: Sequence[Any], ttft: Percentiles | Non
         output_tokens=output_tokens,
         ttft=ttft,
         e2e=e2e,
+        gpu_s=gpu_s,
+        cost_nanos=None if cost_nanos is None else int(cost_nanos),
     )
 
 
 def _total(rows: Sequence[UsageRow], ttft_s: Iterable["array[float]"], e2e_s: Iterable["array[float]"]) -> UsageRow:
     return UsageRow(
-        group=None,
+        groups=(),
         requests=sum(row.requests for row in rows),
         completed=sum(row.completed for row in rows),
         rejected=sum(row.rejected for row in rows),
@@ -167,9 +221,16 @@ def _total(rows: Sequence[UsageRow], ttft_s: Iterable["array[float]"], e2e_s: It
         output_tokens=_sum_measured(row.output_tokens for row in rows),
         ttft=percentiles(array("d", chain.from_iterable(ttft_s))),
         e2e=percentiles(array("d", chain.from_iterable(e2e_s))),
+        gpu_s=_sum_seconds(row.gpu_s for row in rows),
+        cost_nanos=_sum_measured(row.cost_nanos for row in rows),
     )
 
 
 def _sum_measured(values: Iterable[int | None]) -> int | None:
     measured = [value for value in values if value is not None]
     return sum(measured) if measured else None
+
+
+def _sum_seconds(values: Iterable[float | None]) -> float | None:
+    measured = [value for value in values if value is not None]
+    return math.fsum(measured) if measured else None

@@ -1,21 +1,28 @@
-"""API keys in the database: create, list, revoke, expire. The hot path never comes here: it has a `keys.KeyRing`."""
+"""API keys in the database: create, list, change, suspend, end; each with its line in the audit log.
 
-from collections.abc import Mapping
+The hot path never comes here: it has a `keys.KeyRing`.
+"""
+
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import func, or_, select, update
+from sqlalchemy import Connection, or_, select, update
 from sqlalchemy.engine import RowMapping
 
 from headrace.database.connect import Database
-from headrace.database.tables import CHANGES, KEYS
+from headrace.database.tables import ADMIN_GRANTS, CHANGES, KEYS
 from headrace.declaration.nearest import did_you_mean
+from headrace.domain.admin import ITSELF, OWNER_OF_ALL, Grant, Principal, Role
 from headrace.domain.clock import Clock
 from headrace.domain.ids import KeyId, TenantId
 from headrace.domain.operator_error import OperatorError
 from headrace.domain.quota import NO_LIMITS, LimitSet
 from headrace.domain.tenant import KeyRecord, Scope
+from headrace.tenancy.audit import AuditChange, append_audit
+from headrace.tenancy.conflict import ChangedMeanwhileError
+from headrace.tenancy.key_view import view_key
 from headrace.tenancy.keys import generate_key
 
 _SUBJECT = "keys"
@@ -25,8 +32,20 @@ class KeyNotFoundError(OperatorError):
     """No key has this id."""
 
 
+class KeyChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be different about a key; what is not set stays as it is."""
+
+    name: str | msgspec.UnsetType = msgspec.UNSET
+    allowed_models: tuple[str, ...] | msgspec.UnsetType | None = msgspec.UNSET
+    expires_at: datetime | msgspec.UnsetType | None = msgspec.UNSET
+    project: str | msgspec.UnsetType | None = msgspec.UNSET
+    limits: LimitSet | msgspec.UnsetType = msgspec.UNSET
+
+
 class KeyStore:
     """The keys of one instance.
+
+    `by` is who wants it, for the audit log, which is written in the transaction of the change.
 
     Concurrency: every call is one transaction and blocks on the database; safe from any thread.
     Raises: DatabaseError from every method where the database cannot be used.
@@ -35,6 +54,8 @@ class KeyStore:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
+
+    # --- look
 
     def read_version(self) -> int:
         """A number that grows with every change to the keys: one cheap look-up for a poller."""
@@ -50,7 +71,7 @@ class KeyStore:
             return tuple(_read(row) for row in connection.execute(query).mappings())
 
     def list_usable_keys(self) -> tuple[KeyRecord, ...]:
-        """The keys that may be used now: for `KeyRing` and the gateway workers."""
+        """The keys that may be used now, and the suspended ones, whose refusal says so: for `KeyRing`."""
         now_at = self._clock.wall_at().timestamp()
         query = select(KEYS).where(
             KEYS.c.revoked_at.is_(None), or_(KEYS.c.expires_at.is_(None), KEYS.c.expires_at > now_at)
@@ -61,10 +82,18 @@ class KeyStore:
     def get_key(self, key_id: KeyId) -> KeyRecord:
         """Raises: KeyNotFoundError."""
         with self._database.reading() as connection:
-            row = connection.execute(select(KEYS).where(KEYS.c.key_id == key_id)).mappings().one_or_none()
-        if row is None:
+            record = _find(connection, key_id)
+        if record is None:
             raise self._not_found(key_id)
-        return _read(row)
+        return record
+
+    def read_grants(self) -> dict[KeyId, Grant]:
+        """What each admin key may do. A key without an entry may do nothing."""
+        with self._database.reading() as connection:
+            rows = connection.execute(select(ADMIN_GRANTS)).mappings()
+            return {KeyId(row["subject"].removeprefix("key:")): _read_grant(row) for row in rows}
+
+    # --- change
 
     def create_key(
         self,
@@ -76,8 +105,13 @@ class KeyStore:
         expires_at: datetime | None = None,
         project: str | None = None,
         limits: LimitSet = NO_LIMITS,
+        grant: Grant = OWNER_OF_ALL,
+        by: Principal = ITSELF,
     ) -> tuple[str, KeyRecord]:
-        """Make a key and store its record; the clear text is returned this once and kept nowhere."""
+        """Make a key and store its record; the clear text is returned this once and kept nowhere.
+
+        `grant`: what an admin key may do.
+        """
         clear_text, record = generate_key(
             tenant=tenant,
             scope=scope,
@@ -90,39 +124,118 @@ class KeyStore:
         )
         with self._database.writing() as connection:
             connection.execute(KEYS.insert().values(_row(record)))
-            connection.execute(_COUNT_CHANGE)
+            if scope is Scope.ADMIN:
+                connection.execute(ADMIN_GRANTS.insert().values(_grant_row(record, grant)))
+            self._note(connection, by, "key.create", None, record, grant if scope is Scope.ADMIN else None)
         return clear_text, record
 
-    def revoke_key(self, key_id: KeyId) -> KeyRecord:
+    def revoke_key(self, key_id: KeyId, *, by: Principal = ITSELF) -> KeyRecord:
         """End a key for ever; ending it twice keeps the first time.
 
         Raises: KeyNotFoundError.
         """
-        at = self._clock.wall_at().timestamp()
-        return self._change(key_id, {"revoked_at": func.coalesce(KEYS.c.revoked_at, at)})
 
-    def expire_key(self, key_id: KeyId, expires_at: datetime | None) -> KeyRecord:
+        def revoked(record: KeyRecord) -> Mapping[str, Any]:
+            return {} if record.revoked_at is not None else {"revoked_at": self._clock.wall_at().timestamp()}
+
+        return self._change(key_id, "key.revoke", revoked, by)
+
+    def expire_key(self, key_id: KeyId, expires_at: datetime | None, *, by: Principal = ITSELF) -> KeyRecord:
         """Set when a key ends by itself; None is never.
 
         Raises: KeyNotFoundError.
         """
-        return self._change(key_id, {"expires_at": expires_at.timestamp() if expires_at else None})
+        return self.change_key(key_id, KeyChange(expires_at=expires_at), by=by)
 
-    def limit_key(self, key_id: KeyId, limits: LimitSet) -> KeyRecord:
+    def limit_key(self, key_id: KeyId, limits: LimitSet, *, by: Principal = ITSELF) -> KeyRecord:
         """Replace a key's own limits and budgets.
 
         Raises: KeyNotFoundError.
         """
-        return self._change(key_id, {"limits": _limits_text(limits)})
+        return self.change_key(key_id, KeyChange(limits=limits), by=by)
 
-    def _change(self, key_id: KeyId, values: Mapping[str, Any]) -> KeyRecord:
+    def change_key(
+        self, key_id: KeyId, change: KeyChange, *, expected_version: int | None = None, by: Principal = ITSELF
+    ) -> KeyRecord:
+        """Change what a key may do. `expected_version`: of the record that the wish was made from.
+
+        Raises: KeyNotFoundError, ChangedMeanwhileError.
+        """
+
+        def changed(record: KeyRecord) -> Mapping[str, Any]:
+            if expected_version is not None and record.version != expected_version:
+                raise ChangedMeanwhileError(f"key {key_id}", expected_version, record.version)
+            given = {name: one for name, one in msgspec.structs.asdict(change).items() if one is not msgspec.UNSET}
+            wanted = msgspec.structs.replace(record, **given)
+            before, after = _row(record), _row(wanted)
+            return {column: value for column, value in after.items() if value != before[column]}
+
+        return self._change(key_id, "key.change", changed, by)
+
+    def suspend_key(self, key_id: KeyId, *, by: Principal = ITSELF) -> KeyRecord:
+        """Refuse a key until it is resumed; suspending it twice keeps the first time.
+
+        Raises: KeyNotFoundError.
+        """
+
+        def suspended(record: KeyRecord) -> Mapping[str, Any]:
+            return {} if record.suspended_at is not None else {"suspended_at": self._clock.wall_at().timestamp()}
+
+        return self._change(key_id, "key.suspend", suspended, by)
+
+    def resume_key(self, key_id: KeyId, *, by: Principal = ITSELF) -> KeyRecord:
+        """Take a suspended key again.
+
+        Raises: KeyNotFoundError.
+        """
+
+        def resumed(record: KeyRecord) -> Mapping[str, Any]:
+            return {} if record.suspended_at is None else {"suspended_at": None}
+
+        return self._change(key_id, "key.resume", resumed, by)
+
+    # --- inside
+
+    def _change(
+        self, key_id: KeyId, action: str, make: Callable[[KeyRecord], Mapping[str, Any]], by: Principal
+    ) -> KeyRecord:
+        """Read, decide and write in one transaction; a change that changes nothing leaves no trace."""
         with self._database.writing() as connection:
-            changed = connection.execute(update(KEYS).where(KEYS.c.key_id == key_id).values(values)).rowcount
-            if changed:
-                connection.execute(_COUNT_CHANGE)
-        if not changed:
+            before = _find(connection, key_id, for_update=True)
+            values: Mapping[str, Any] = {} if before is None else make(before)
+            if before is not None and values:
+                version = before.version + 1
+                connection.execute(update(KEYS).where(KEYS.c.key_id == key_id).values({**values, "version": version}))
+                after = _find(connection, key_id)
+                assert after is not None
+                self._note(connection, by, action, before, after, None)
+                return after
+        if before is None:
             raise self._not_found(key_id)
-        return self.get_key(key_id)
+        return before
+
+    def _note(
+        self,
+        connection: Connection,
+        by: Principal,
+        action: str,
+        before: KeyRecord | None,
+        after: KeyRecord,
+        grant: Grant | None,
+    ) -> None:
+        now = self._clock.wall_at()
+        shown: dict[str, Any] = msgspec.to_builtins(view_key(after, now))
+        if grant is not None:
+            shown["grant"] = grant
+        change = AuditChange(
+            action=action,
+            name=after.key_id,
+            tenant=after.tenant if grant is None or grant.tenant is not None else None,
+            before=None if before is None else view_key(before, now),
+            after=shown,
+        )
+        append_audit(connection, by, change, now)
+        connection.execute(_COUNT_CHANGE)
 
     def _not_found(self, key_id: str) -> KeyNotFoundError:
         shown = key_id.removeprefix("hr-")[:10]  # never more: it might be a whole key
@@ -131,6 +244,25 @@ class KeyStore:
 
 
 _COUNT_CHANGE = update(CHANGES).where(CHANGES.c.subject == _SUBJECT).values(version=CHANGES.c.version + 1)
+
+
+def _find(connection: Connection, key_id: KeyId, *, for_update: bool = False) -> KeyRecord | None:
+    query = select(KEYS).where(KEYS.c.key_id == key_id)
+    row = connection.execute(query.with_for_update() if for_update else query).mappings().one_or_none()
+    return None if row is None else _read(row)
+
+
+def _grant_row(record: KeyRecord, grant: Grant) -> dict[str, object]:
+    return {
+        "subject": f"key:{record.key_id}",
+        "role": grant.role.value,
+        "tenant": grant.tenant,
+        "created_at": record.created_at.timestamp(),
+    }
+
+
+def _read_grant(row: RowMapping) -> Grant:
+    return Grant(role=Role(row["role"]), tenant=None if row["tenant"] is None else TenantId(row["tenant"]))
 
 
 def _row(record: KeyRecord) -> dict[str, object]:
@@ -147,6 +279,8 @@ def _row(record: KeyRecord) -> dict[str, object]:
         "revoked_at": _epoch(record.revoked_at),
         "project": record.project,
         "limits": _limits_text(record.limits),
+        "suspended_at": _epoch(record.suspended_at),
+        "version": record.version,
     }
 
 
@@ -164,6 +298,8 @@ def _read(row: RowMapping) -> KeyRecord:
         revoked_at=_moment(row["revoked_at"]),
         project=row["project"],
         limits=NO_LIMITS if row["limits"] is None else msgspec.json.decode(row["limits"], type=LimitSet),
+        suspended_at=_moment(row["suspended_at"]),
+        version=row["version"],
     )
 
 

@@ -1,14 +1,19 @@
 """What an operator asks for when creating a key, checked against the declaration, for command line and control API."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+
+from pydantic import ValidationError
 
 from headrace.declaration.model import Declaration
 from headrace.declaration.nearest import did_you_mean
+from headrace.declaration.problem import dotted
 from headrace.domain.ids import TenantId
 from headrace.domain.operator_error import OperatorError
+from headrace.domain.quota import LimitSet
 from headrace.domain.tenant import Scope
+from headrace.tenancy.limit_words import read_limit_words
 
 NAME_CHARACTERS = 128
 LONGEST_S = 100 * 365 * 86400
@@ -21,7 +26,13 @@ class KeyWishError(OperatorError):
 
 
 def check_key_wish(
-    declaration: Declaration, *, tenant: str, scope: Scope, models: Sequence[str] | None, name: str
+    declaration: Declaration,
+    *,
+    tenant: str,
+    scope: Scope,
+    models: Sequence[str] | None,
+    name: str,
+    project: str | None = None,
 ) -> TenantId:
     """Check that the key would be of use.
 
@@ -35,6 +46,12 @@ def check_key_wish(
         raise KeyWishError(
             "an admin key calls no models", hint="Leave the models out, or make a key of scope inference."
         )
+    projects = declaration.tenants[tenant].projects
+    if project is not None and project not in projects:
+        message = f'tenant "{tenant}" has no project "{project[:128]}"'
+        raise KeyWishError(message, hint=did_you_mean(project, projects))
+    if project is not None and scope is Scope.ADMIN:
+        raise KeyWishError("an admin key belongs to no project", hint="Leave the project out.")
     allowed = declaration.tenants[tenant].models
     for model in models or ():
         if model not in declaration.models:
@@ -44,6 +61,21 @@ def check_key_wish(
                 f'tenant "{tenant}" may not use model "{model}"', hint=f"It may use: {', '.join(allowed) or 'none'}."
             )
     return TenantId(tenant)
+
+
+def read_limits(limits: Mapping[str, object], budget: Mapping[str, object]) -> LimitSet:
+    """Read a key's own limits and budget, in the words of headrace.yaml.
+
+    Raises: KeyWishError naming every value that is wrong.
+    """
+    try:
+        return read_limit_words({"limits": limits, "budget": budget})
+    except ValidationError as error:
+        said = [
+            f"{error.title.lower()}.{dotted(tuple(one['loc']))}: {one['msg']}"
+            for one in error.errors(include_url=False, include_input=False)
+        ]
+        raise KeyWishError("\n".join(said)) from error
 
 
 def parse_span_s(text: str) -> int:

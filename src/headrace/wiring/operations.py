@@ -9,11 +9,13 @@ import structlog
 
 from headrace import __version__
 from headrace.control_api.operations import InstanceStatus, LedgerSummary, ReloadReport, RestartReport
+from headrace.declaration.load import Loaded
 from headrace.declaration.model import Declaration
 from headrace.declaration.nearest import did_you_mean
 from headrace.domain.clock import Clock
 from headrace.domain.endpoint import ReplicaPhase
 from headrace.domain.errors import ErrorCode, RequestError
+from headrace.domain.quota_status import LimitStatus, merge_limits
 from headrace.domain.worker import WorkerStatus
 from headrace.fleet.deploy.process_identity import ProcessIdentity
 from headrace.fleet.deploy.supervisor import Supervisor
@@ -56,6 +58,9 @@ class InstanceOperations:
 
     def declaration(self) -> Declaration:
         return self.supervisor.declaration
+
+    def loaded(self) -> Loaded:
+        return self.supervisor.loaded
 
     async def status(self) -> InstanceStatus:
         supervisor, now_mono_s = self.supervisor, self.clock.mono_s()
@@ -152,8 +157,11 @@ class InstanceOperations:
         )
         return merge_metrics(await gateway.metrics(), own)
 
-    async def keys_changed(self) -> None:
-        await self.supervisor.refresh_keys()
+    async def callers_changed(self) -> None:
+        await self.supervisor.refresh_callers()
+
+    async def quota(self) -> tuple[LimitStatus, ...]:
+        return merge_limits(await self.supervisor.gateway.quotas())
 
     def _ledger_summary(self, workers: list[WorkerStatus]) -> LedgerSummary:
         backlog = find_backlog(backlog_file(self.settings))

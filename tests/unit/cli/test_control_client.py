@@ -140,7 +140,7 @@ def test_nothing_running_is_said_at_once(settings: Settings) -> None:
     with ControlClient(settings) as client:
         with pytest.raises(NotRunningError, match="headrace up"):
             client.status()
-        assert client.try_announce_keys() is False
+        assert client.try_announce_callers() is False
 
 
 def test_a_refused_connection_leaks_no_socket(settings: Settings) -> None:

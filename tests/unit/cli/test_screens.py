@@ -8,15 +8,19 @@ import os
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
 from headrace.cli import status_view
+from headrace.cli.audit import audit_table
+from headrace.cli.budget import budget_table
 from headrace.cli.keys import keys_table
 from headrace.cli.models import ModelRow, models_table
 from headrace.cli.output import table
+from headrace.cli.quota import quota_table
 from headrace.cli.tenants import tenants_table
 from headrace.cli.usage import usage_table
 from headrace.control_api.operations import (
@@ -27,10 +31,18 @@ from headrace.control_api.operations import (
     PhaseSpan,
     ReplicaStatus,
 )
+from headrace.declaration.builtin import builtin_declaration
+from headrace.domain.admin import Channel, Role
+from headrace.domain.quota import NANOS, Level, Unit
+from headrace.domain.quota_status import LimitStatus
 from headrace.domain.tenant import Scope
 from headrace.domain.worker import WorkerStatus
 from headrace.ledger.usage import Percentiles, UsageGroup, UsageReport, UsageRow
-from headrace.tenancy.key_view import KeyState, KeyView, TenantView
+from headrace.tenancy.audit import AuditEntry
+from headrace.tenancy.governing import EntryView, ManagedBy
+from headrace.tenancy.key_view import KeyState, KeyView
+from headrace.tenancy.overlay import EntryKind
+from headrace.tenancy.quota_view import LimitFilter, LimitView, view_limits
 
 SCREENS = Path(__file__).parent / "screens"
 WIDTHS = (40, 80, 160)
@@ -96,15 +108,57 @@ def models() -> RenderableType:
 
 
 def tenants() -> RenderableType:
+    limits = {"requests_per_min": 600, "concurrent_requests": 32}
+    entry: dict[str, Any] = {"kind": EntryKind.TENANT, "is_suspended": False, "version": None, "place": None}
     return tenants_table(
         [
-            TenantView(tenant="search", models=("*",), requests_per_min=600, concurrent_requests=32, active_keys=2),
-            TenantView(
-                tenant="research", models=("qwen3-8b",), requests_per_min=None, concurrent_requests=None, active_keys=0
+            EntryView(
+                **{**entry, "place": "headrace.yaml:12"}, name="search", managed_by=ManagedBy.FILE, active_keys=2,
+                section={"organisation": "acme", "limits": limits, "budget": {"per_day": 20.0}},
             ),
-            TenantView(
-                tenant="gone", models=(), requests_per_min=None, concurrent_requests=None, active_keys=1,
-                is_declared=False,
+            EntryView(
+                **{**entry, "is_suspended": True, "version": 3}, name="research", managed_by=ManagedBy.API,
+                section={"models": ["qwen3-8b"]}, reason="ticket 4711",
+            ),
+            EntryView(**entry, name="gone", managed_by=ManagedBy.NOBODY, section={}, active_keys=1),
+        ]
+    )  # fmt: skip
+
+
+def limits(*units: Unit) -> list[LimitView]:
+    statuses = [
+        LimitStatus(level=Level.TENANT, name="search", unit=unit, limit=limit, used=used, reset_s=41.5)
+        for unit, limit, used in (
+            (Unit.REQUESTS_PER_MIN, 600, 412),
+            (Unit.INPUT_TOKENS_PER_MIN, 2_000_000, 1_999_999),
+            (Unit.BUDGET_PER_DAY, 20 * NANOS, 16 * NANOS),
+            (Unit.BUDGET_PER_MONTH, 100 * NANOS, 100 * NANOS + 1),
+        )
+        if unit in units
+    ]
+    return list(view_limits(statuses, builtin_declaration(), {}, LimitFilter()))
+
+
+def quota() -> RenderableType:
+    return quota_table(limits(Unit.REQUESTS_PER_MIN, Unit.INPUT_TOKENS_PER_MIN))
+
+
+def budget() -> RenderableType:
+    return budget_table(limits(Unit.BUDGET_PER_DAY, Unit.BUDGET_PER_MONTH))
+
+
+def audit() -> RenderableType:
+    common = {"role": Role.OWNER, "at": AT, "tenant": "search"}
+    return audit_table(
+        [
+            AuditEntry(
+                **common, number=7, subject="key:k7f3q2m5xa", channel=Channel.API, action="tenant.change",
+                name="search", before={"weight": 1.0, "limits": {"requests_per_min": 60}},
+                after={"weight": 1.0, "limits": {"requests_per_min": 600}},
+            ),
+            AuditEntry(
+                **common, number=6, subject="local:ada", channel=Channel.LOCAL, action="key.create",
+                name="k2aa9zq0bb", before=None, after={},
             ),
         ]
     )  # fmt: skip
@@ -127,25 +181,29 @@ def keys() -> RenderableType:
 
 def usage() -> RenderableType:
     row = UsageRow(
-        group="search", requests=10512, completed=10490, rejected=12, evicted=0, failed=7, cancelled=3,
+        groups=("search",), requests=10512, completed=10490, rejected=12, evicted=0, failed=7, cancelled=3,
         input_tokens=2_345_678, cached_input_tokens=None, output_tokens=987_654,
-        ttft=Percentiles(p50_s=0.0412, p99_s=1.2, measured=9000), e2e=None,
+        ttft=Percentiles(p50_s=0.0412, p99_s=1.2, measured=9000), e2e=None, gpu_s=812.5, cost_nanos=1_234_567_890,
     )  # fmt: skip
     since_at = AT.timestamp() - 86400
     return usage_table(
-        UsageReport(since_at=since_at, until_at=AT.timestamp(), by=UsageGroup.TENANT, rows=(row,), total=row)
+        UsageReport(since_at=since_at, until_at=AT.timestamp(), by=(UsageGroup.TENANT,), rows=(row,), total=row), "USD"
     )
 
 
 VIEWS: Mapping[str, Callable[[], RenderableType]] = {
     "status": status, "models": models, "tenants": tenants, "keys": keys, "usage": usage,
+    "quota": quota, "budget": budget, "audit": audit,
 }  # fmt: skip
 WHOLE = {
     "status": ("chat/1", "far/10.0.0.5:8000", "smollm2-135m", "4711", "crash-loop", "10512", "refused"),
     "models": ("smollm2-135m", "qwen3-8b", "40960", "ready"),
-    "tenants": ("search", "research", "gone", "600"),
-    "keys": ("k7f3q2m5xa", "k2aa9zq0bb", "inference", "expired"),
-    "usage": ("search", "10512", "2345678", "987654", "0.0412"),
+    "tenants": ("search", "research", "gone", "headrace.yaml:12", "suspended"),
+    "keys": ("k7f3q2m5xa", "k2aa9zq0bb", "infer", "expired"),
+    "usage": ("search", "10512", "2345678", "987654", "0.0412", "1.234568"),
+    "quota": ("search", "412", "188", "1,999,999"),
+    "budget": ("20.00", "16.0000", "spent"),
+    "audit": ("key:k7f3q2m5xa", "tenant.change", "k2aa9zq0bb"),
 }
 """What somebody would copy or look for: found whole on one line, at any width."""
 

@@ -61,7 +61,7 @@ def test_usage_sums_up_by_tenant(run, ledger, monkeypatch):
     assert "0.2500" in lines["a"]
     assert "not measured" in lines["b"]
     data = json.loads(run("usage", "--json").out)["data"]
-    assert [(row["group"], row["requests"], row["input_tokens"]) for row in data["rows"]] == [
+    assert [(row["groups"][0], row["requests"], row["input_tokens"]) for row in data["rows"]] == [
         ("a", 1, 7),
         ("b", 1, None),
     ]

@@ -1,6 +1,7 @@
 """A running control API: real sockets, a real database, and a supervisor reduced to what it answers."""
 
 import asyncio
+import shutil
 import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -8,25 +9,39 @@ from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 
 from headrace.control_api.app import create_app
 from headrace.control_api.operations import InstanceStatus, LedgerSummary, ModelSummary, ReloadReport, RestartReport
 from headrace.control_api.server import ControlServer, bind_unix
-from headrace.database.connect import open_database
+from headrace.database.connect import Database, open_database
 from headrace.database.migrate import migrate
+from headrace.declaration.load import Loaded
 from headrace.declaration.model import Declaration
 from headrace.domain.clock import SystemClock
 from headrace.domain.ids import TenantId
+from headrace.domain.quota_status import LimitStatus
 from headrace.domain.tenant import Scope
+from headrace.tenancy.entry_store import EntryStore
 from headrace.tenancy.key_store import KeyStore
+from headrace.tenancy.overlay import merge
 
-DECLARATION = Declaration.model_validate(
-    {
-        "models": {"small": {}, "large": {}},
-        "pools": {"p": {"model": "small", "engine": "vllm", "endpoints": ("http://127.0.0.1:1",)}},
-        "tenants": {"team-a": {}, "team-b": {"models": ("small",), "limits": {"requests_per_min": 7}}},
-    }
-)
+CONFIG = """\
+version: 1
+models: {small: {}, large: {}}
+pools:
+  p: {model: small, engine: vllm, endpoints: ["http://127.0.0.1:1"]}
+tenants:
+  team-a:
+    projects: {web: {}}
+  team-b:
+    models: [small]
+    limits: {requests_per_min: 7}
+  frozen: {suspended: true}
+organisations:
+  acme: {}
+"""
+DECLARATION = Declaration.model_validate(yaml.safe_load(CONFIG))
 
 
 @dataclass
@@ -36,9 +51,16 @@ class StandInOperations:
     ready: bool = True
     failure: Exception | None = None
     calls: list[str] = field(default_factory=list)
+    entries: EntryStore | None = None
+    config: Path | None = None
+    limits: tuple[LimitStatus, ...] = ()
 
     def declaration(self) -> Declaration:
-        return DECLARATION
+        assert self.entries is not None
+        return merge(DECLARATION, self.entries.read())
+
+    def loaded(self) -> Loaded:
+        return Loaded(declaration=DECLARATION, path=self.config, digest="")
 
     async def status(self) -> InstanceStatus:
         if self.failure is not None:
@@ -77,8 +99,11 @@ class StandInOperations:
     async def metrics_text(self) -> str:
         return "# TYPE headrace_up gauge\nheadrace_up 1\n"
 
-    async def keys_changed(self) -> None:
-        self.calls.append("keys_changed")
+    async def callers_changed(self) -> None:
+        self.calls.append("callers_changed")
+
+    async def quota(self) -> tuple[LimitStatus, ...]:
+        return self.limits
 
 
 @dataclass
@@ -87,6 +112,8 @@ class RunningApi:
 
     operations: StandInOperations
     keys: KeyStore
+    entries: EntryStore
+    database: Database
     tcp: httpx.AsyncClient
     """Without a key."""
     local: httpx.AsyncClient
@@ -99,14 +126,25 @@ class RunningApi:
     """Header of an inference key."""
 
 
-@pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[RunningApi]:
-    path = tmp_path / "headrace.db"
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty database with the schema, made once."""
+    path = tmp_path_factory.mktemp("schema") / "headrace.db"
     migrate(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+async def api(tmp_path: Path, migrated: Path) -> AsyncIterator[RunningApi]:
+    path = tmp_path / "headrace.db"
+    shutil.copyfile(migrated, path)
     database = open_database(f"sqlite:///{path}")
     clock = SystemClock()
     keys = KeyStore(database, clock)
-    operations = StandInOperations()
+    config = tmp_path / "headrace.yaml"
+    config.write_text(CONFIG)
+    entries = EntryStore(database, clock)
+    operations = StandInOperations(entries=entries, config=config)
     socket_path = tmp_path / "run" / "control.sock"
     tcp_socket, unix_socket = socket.create_server(("127.0.0.1", 0)), bind_unix(socket_path)
     server = ControlServer(
@@ -129,6 +167,8 @@ async def api(tmp_path: Path) -> AsyncIterator[RunningApi]:
             yield RunningApi(
                 operations=operations,
                 keys=keys,
+                entries=entries,
+                database=database,
                 tcp=tcp,
                 local=local,
                 socket_path=socket_path,

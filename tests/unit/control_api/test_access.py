@@ -8,7 +8,7 @@ from headrace.control_api.access import Access
 from headrace.control_api.routes import ROUTES
 
 PUBLIC = {("GET", "/health"), ("GET", "/ready"), ("GET", "/metrics")}
-ADMIN_ROUTES = [route for route in ROUTES if route.access is Access.ADMIN]
+ADMIN_ROUTES = [route for route in ROUTES if route.access is not Access.PUBLIC]
 
 
 def test_only_probes_and_metrics_are_public():
@@ -24,7 +24,7 @@ def test_every_route_is_listed_once():
 @pytest.mark.parametrize("route", ADMIN_ROUTES, ids=lambda route: f"{route.method} {route.path}")
 async def test_admin_routes_refuse_strangers_and_inference_keys(api, route):
     """Over TCP, no key is 401 and the wrong scope is 403, and nothing happens."""
-    path = route.path.replace("{key_id}", "aaaaaaaaaa")
+    path = route.path.replace("{key_id}", "aaaaaaaaaa").replace("{name:path}", "team-a")
     stranger = await api.tcp.request(route.method, path)
     caller = await api.tcp.request(route.method, path, headers=api.inference)
     assert (stranger.status_code, stranger.json()["error"]["code"]) == (401, "unauthenticated")

@@ -45,8 +45,8 @@ def test_requests_are_summed_by_tenant_and_outcome(database):
         {"tenant": "b", "outcome": "cancelled"},
         {"tenant": None, "outcome": "rejected"},
     )
-    report = read_usage(database, since_at=0, until_at=1000, by=UsageGroup.TENANT)
-    rows = {row.group: row for row in report.rows}
+    report = read_usage(database, since_at=0, until_at=1000, by=(UsageGroup.TENANT,))
+    rows = {row.groups[0]: row for row in report.rows}
     assert set(rows) == {"a", "b", None}
     assert (rows["a"].requests, rows["a"].completed, rows["a"].failed) == (2, 1, 1)
     assert (rows["a"].input_tokens, rows["a"].cached_input_tokens, rows["a"].output_tokens) == (11, 4, 5)
@@ -57,13 +57,13 @@ def test_requests_are_summed_by_tenant_and_outcome(database):
 def test_what_was_not_measured_is_none(database):
     """No tokens reported is not zero tokens."""
     _insert(database, {"tenant": "b"})
-    (row,) = read_usage(database, since_at=0, until_at=1000, by=UsageGroup.TENANT).rows
+    (row,) = read_usage(database, since_at=0, until_at=1000, by=(UsageGroup.TENANT,)).rows
     assert (row.input_tokens, row.output_tokens, row.ttft, row.e2e) == (None, None, None, None)
 
 
 def test_no_requests_are_no_rows_and_a_total_of_zero(database):
     """An idle day is shown as one."""
-    report = read_usage(database, since_at=0, until_at=1000, by=UsageGroup.MODEL)
+    report = read_usage(database, since_at=0, until_at=1000, by=(UsageGroup.MODEL,))
     assert report.rows == ()
     assert (report.total.requests, report.total.input_tokens, report.total.ttft) == (0, None, None)
 
@@ -71,15 +71,15 @@ def test_no_requests_are_no_rows_and_a_total_of_zero(database):
 def test_the_stretch_of_time_includes_its_start_and_not_its_end(database):
     """Two stretches that touch count each request once."""
     _insert(database, *({"received_at": at} for at in (99.9, 100.0, 199.9, 200.0)))
-    report = read_usage(database, since_at=100.0, until_at=200.0, by=UsageGroup.MODEL)
+    report = read_usage(database, since_at=100.0, until_at=200.0, by=(UsageGroup.MODEL,))
     assert report.total.requests == 2
 
 
 def test_days_are_utc_days(database):
     """A request just before midnight belongs to the day before."""
     _insert(database, *({"received_at": at} for at in (DAY_S - 0.1, DAY_S, 1.9 * DAY_S)))
-    report = read_usage(database, since_at=0, until_at=10 * DAY_S, by=UsageGroup.DAY)
-    assert [(row.group, row.requests) for row in report.rows] == [("1970-01-01", 1), ("1970-01-02", 2)]
+    report = read_usage(database, since_at=0, until_at=10 * DAY_S, by=(UsageGroup.DAY,))
+    assert [(row.groups[0], row.requests) for row in report.rows] == [("1970-01-01", 1), ("1970-01-02", 2)]
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_days_are_utc_days(database):
 def test_other_groups_use_their_column(database, by, column):
     """Usage is told by model, key and endpoint as well."""
     _insert(database, {column: "x"}, {column: "x"}, {column: "y"})
-    report = read_usage(database, since_at=0, until_at=1000, by=by)
-    assert [(row.group, row.requests) for row in report.rows] == [("x", 2), ("y", 1)]
+    report = read_usage(database, since_at=0, until_at=1000, by=(by,))
+    assert [(row.groups[0], row.requests) for row in report.rows] == [("x", 2), ("y", 1)]
 
 
 def test_percentiles_come_from_the_group_and_the_whole(database):
@@ -100,7 +100,7 @@ def test_percentiles_come_from_the_group_and_the_whole(database):
         *({"tenant": "a", "ttft_s": 0.1, "e2e_s": 1.0} for _ in range(9)),
         {"tenant": "b", "ttft_s": 0.9, "e2e_s": None},
     )
-    report = read_usage(database, since_at=0, until_at=1000, by=UsageGroup.TENANT)
+    report = read_usage(database, since_at=0, until_at=1000, by=(UsageGroup.TENANT,))
     a, b = report.rows
     assert a.ttft == Percentiles(p50_s=0.1, p99_s=0.1, measured=9)
     assert (b.ttft, b.e2e) == (Percentiles(p50_s=0.9, p99_s=0.9, measured=1), None)

@@ -19,6 +19,7 @@ from headrace.domain.operator_error import OperatorError
 from headrace.domain.tenant import KeyRecord
 from headrace.fleet.deploy.gateway_workers import GatewayWorkers
 from headrace.fleet.deploy.replica_fleet import ReplicaFleet
+from headrace.tenancy.overlay import NOTHING, TenancyOverlay, merge
 
 KEYS_POLL_S = 0.5
 """A key that another process revoked is refused everywhere within a second."""
@@ -58,6 +59,8 @@ class Supervisor:
     """Read the declaration again. Raises: OperatorError."""
     read_keys: Callable[[], Awaitable[Sequence[KeyRecord]]]
     """Every key that may be used now, as far as can be known. Raises: OperatorError at the first call only."""
+    read_overlay: Callable[[], Awaitable[TenancyOverlay]]
+    """The organisations, tenants and suspensions of the control API, as far as can be known."""
     on_adopted: Callable[[Loaded], None]
     """Called when a declaration has come into force."""
     log: FilteringBoundLogger
@@ -68,11 +71,16 @@ class Supervisor:
     _upgrade: asyncio.Event = field(default_factory=asyncio.Event)
     _change: asyncio.Lock = field(default_factory=asyncio.Lock)
     _keys: tuple[KeyRecord, ...] | None = None
+    _overlay: TenancyOverlay = NOTHING
+    _merged: tuple[Loaded, Declaration] | None = None
     _failure: OperatorError | None = None
 
     @property
     def declaration(self) -> Declaration:
-        return self.loaded.declaration
+        """What is in force: the file, and what the control API has added to it."""
+        if self._merged is None or self._merged[0] is not self.loaded:
+            self._merged = (self.loaded, merge(self.loaded.declaration, self._overlay))
+        return self._merged[1]
 
     def note_change(self) -> None:
         """A replica changed its phase: the gateway's endpoints may have changed."""
@@ -139,6 +147,20 @@ class Supervisor:
             self._keys = keys
             await self.gateway.set_keys(keys)
 
+    async def refresh_callers(self) -> None:
+        """Read keys, tenants and suspensions, and give them to the workers if they changed."""
+        await self.refresh_keys()
+        overlay = await self.read_overlay()
+        if overlay == self._overlay:
+            return
+        async with self._change:
+            self._overlay, self._merged = overlay, None
+            plan = self._compile(self.declaration)
+            self.revision = plan.revision
+            refusal = await self.gateway.configure(plan)
+        if refusal:
+            self.log.error("gateway refused changed tenants", reason=refusal)
+
     async def reload(self, *, is_dry_run: bool) -> ReloadOutcome:
         """Adopt the declaration's present text whole, or change nothing.
 
@@ -148,7 +170,7 @@ class Supervisor:
         async with self._change:
             try:
                 loaded = await asyncio.to_thread(self.load)
-                changes = diff(self.declaration, loaded.declaration)
+                changes = diff(self.loaded.declaration, loaded.declaration)
                 self.fleet.check(loaded.declaration)
             except OperatorError as error:
                 return ReloadOutcome(is_ok=False, errors=(str(error),))
@@ -161,7 +183,7 @@ class Supervisor:
                 return ReloadOutcome(is_ok=False, changes=texts, needs_restart=restarts, errors=(error_text,))
             if is_dry_run or not changes:
                 return ReloadOutcome(is_ok=True, changes=texts)
-            plan = self._compile(loaded.declaration)
+            plan = self._compile(merge(loaded.declaration, self._overlay))
             self.revision = plan.revision
             refusal = await self.gateway.configure(plan)
             if refusal:
@@ -190,6 +212,7 @@ class Supervisor:
 
     async def _boot(self) -> None:
         self._keys = tuple(await self.read_keys())
+        self._overlay, self._merged = await self.read_overlay(), None
         self.revision = await self.gateway.find_predecessors()
         self.fleet.adopt_declaration(self.declaration)
         if self.gateway.leaving:
@@ -223,9 +246,9 @@ class Supervisor:
         while True:
             await asyncio.sleep(KEYS_POLL_S)
             try:
-                await self.refresh_keys()
+                await self.refresh_callers()
             except Exception:  # the boundary of this task: a bug here must not end engines that serve
-                self.log.exception("keys could not be refreshed")
+                self.log.exception("keys and tenants could not be refreshed")
 
     async def _shut_down(self, group: asyncio.TaskGroup) -> None:
         """Gateway first, so that no request meets an engine that is going; then engines. Nothing is left."""

@@ -1,0 +1,67 @@
+"""`headrace audit`: who changed what, when, from what to what; with and without a running instance."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.ledger_access import open_access, refusing_wrong_usage
+from headrace.cli.options import ConfigOption, JsonOption, verb_app
+from headrace.cli.output import emit, table
+from headrace.tenancy.audit import READ_ROWS, AuditEntry, changed_fields, read_audit
+from headrace.tenancy.key_wish import parse_span_s
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+app = verb_app()
+
+TenantOption = Annotated[
+    str | None, typer.Option("--tenant", "-t", metavar="TENANT", help="Only what concerns this tenant.")
+]
+SinceOption = Annotated[
+    str | None, typer.Option("--since", metavar="TIME", help="How far back: 90m, 24h, 30d, 2w. Default: all.")
+]
+LimitOption = Annotated[int, typer.Option("--limit", min=1, max=READ_ROWS, help="The newest so many changes.")]
+_SHOWN_FIELDS = 4
+
+
+@app.command(epilog="Example: headrace audit --tenant search --since 7d")
+def audit(
+    tenant: TenantOption = None,
+    since: SinceOption = None,
+    limit: LimitOption = 50,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the newest changes first. The log is append-only: no command and no route changes it."""
+    with open_access(config) as access:
+        with refusing_wrong_usage():
+            span_s = None if since is None else parse_span_s(since)
+        since_at = None if span_s is None else access.clock.wall_at().timestamp() - span_s
+        entries = read_audit(access.database, tenant=tenant, since_at=since_at, limit=limit)
+    emit("audit", entries, as_json=as_json, human=lambda: audit_table(entries) if entries else "Nothing was changed.")
+
+
+def audit_table(entries: Sequence[AuditEntry]) -> "RenderableType":
+    """Show changes, one a row, newest first."""
+    return table(("number", "when (UTC)", "who", "did", "to", "what changed"), map(_row, entries))
+
+
+def _row(entry: AuditEntry) -> tuple[object, ...]:
+    return (
+        entry.number,
+        f"{entry.at:%Y-%m-%d %H:%M:%S}",
+        f"{entry.subject} ({entry.channel.value})" if entry.channel.value not in entry.subject else entry.subject,
+        entry.action,
+        entry.name,
+        _what(entry),
+    )
+
+
+def _what(entry: AuditEntry) -> str | None:
+    if entry.before is None or entry.after is None:
+        return None
+    fields = [line for line in changed_fields(entry.before, entry.after) if not line.startswith("version: ")]
+    more = [f"and {len(fields) - _SHOWN_FIELDS} more"] if len(fields) > _SHOWN_FIELDS else []
+    return "; ".join([*fields[:_SHOWN_FIELDS], *more]) or None

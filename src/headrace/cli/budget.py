@@ -1,0 +1,59 @@
+"""`headrace budget`: what was spent of each budget by day and month, with marks at 80 and 100 %; asks the instance."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from headrace.cli.options import JsonOption, verb_app
+from headrace.cli.output import emit, table
+from headrace.cli.quota import KeyOption, ProjectOption, TenantOption, ask_limits
+from headrace.tenancy.quota_view import LimitView
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+app = verb_app()
+_BAR = 10
+
+
+@app.command(epilog="Example: headrace budget --tenant search")
+def budget(
+    tenant: TenantOption = None, project: ProjectOption = None, key: KeyOption = None, as_json: JsonOption = False
+) -> None:
+    """Show what was spent of each budget this day and month (UTC), and which have passed 80 or 100 %."""
+    views = ask_limits("budget", tenant, project, key)
+    empty = "No budgets are declared here: tenants.<name>.budget in headrace.yaml, or `headrace tenants change`."
+    emit("budget", views, as_json=as_json, human=lambda: budget_table(views) if views else empty)
+
+
+def budget_table(views: Sequence[LimitView]) -> "RenderableType":
+    """Show budgets, one a row."""
+    columns = ("level", "name", "budget", "allowed", "spent", "left", "currency", "used", "mark")
+    return table(columns, map(_row, views))
+
+
+def _row(view: LimitView) -> tuple[object, ...]:
+    return (
+        view.level.value,
+        view.name or "all callers",
+        view.limit_name.replace("_", " "),
+        f"{view.limit:,.2f}",
+        f"{view.used:,.4f}",
+        f"{view.remaining:,.4f}",
+        view.currency,
+        _bar(view.used_ratio),
+        mark_text(view),
+    )
+
+
+def mark_text(view: LimitView) -> str | None:
+    """`spent`, `80 %` or nothing."""
+    if view.passed_mark is None:
+        return None
+    return "spent" if view.passed_mark >= 1 else f"over {view.passed_mark * 100:.0f} %"
+
+
+def _bar(ratio: float | None) -> str:
+    if ratio is None:
+        return "-"
+    filled = min(_BAR, round(ratio * _BAR))
+    return f"{'#' * filled}{'.' * (_BAR - filled)} {ratio * 100:.0f} %"

@@ -17,7 +17,7 @@ from typing import Any
 import uvloop
 
 from benchmarks.interpreter import read_interpreter
-from benchmarks.micro.gateway import LocalGateway, local_gateway
+from benchmarks.micro.gateway import TENANCY, LocalGateway, local_gateway
 from benchmarks.micro.traffic import Traffic, all_traffic
 
 CALLS_OVER = 3
@@ -55,6 +55,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--batches", type=int, default=60, help="batches per scenario (default 60)")
     parser.add_argument("--scenarios", default=",".join(kinds), help=f"comma-separated: {', '.join(kinds)}")
     parser.add_argument("--callees", type=int, metavar="N", default=0, help="list the N functions called most often")
+    parser.add_argument("--limits", choices=TENANCY, default="two", help="what is declared of callers (default two)")
+    parser.add_argument("--tenants", type=int, default=1, help="declared tenants (default 1)")
+    parser.add_argument("--keys", type=int, default=1, help="known keys (default 1)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE")
     chosen = parser.parse_args(arguments)
     python = read_interpreter(Path(sys.executable))
@@ -63,7 +66,8 @@ def main(arguments: Sequence[str]) -> int:
     costs: list[Cost] = []
     for kind in chosen.scenarios.split(","):
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, tempfile.TemporaryDirectory() as folder:
-            cost, calls = runner.run(_measure(kind, Path(folder), chosen.batches))
+            callers = {"limits": chosen.limits, "tenants": chosen.tenants, "keys": chosen.keys}
+            cost, calls = runner.run(_measure(kind, Path(folder), chosen.batches, callers))
         costs.append(cost)
         print(cost, flush=True)
         for name, count in sorted(calls.items(), key=lambda pair: -pair[1])[: chosen.callees]:
@@ -73,9 +77,9 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-async def _measure(kind: str, folder: Path, batches: int) -> tuple[Cost, dict[str, float]]:
+async def _measure(kind: str, folder: Path, batches: int, callers: dict[str, Any]) -> tuple[Cost, dict[str, float]]:
     backends = next(traffic.backends for traffic in all_traffic("") if traffic.kind == kind)
-    async with local_gateway(folder, backends=backends) as gateway:
+    async with local_gateway(folder, backends=backends, **callers) as gateway:
         traffic = next(traffic for traffic in all_traffic(gateway.key) if traffic.kind == kind)
         rounds = traffic.requests_per_batch // len(gateway.callers)
         for _ in range(3):  # connects, then warms every specialised instruction

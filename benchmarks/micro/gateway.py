@@ -19,7 +19,18 @@ from headrace.settings import load_settings
 from headrace.tenancy.keys import generate_key
 
 CALLERS = 32
-LIMITS = {"requests_per_min": 100_000_000, "concurrent_requests": 100_000}
+TWO_LIMITS = {"requests_per_min": 100_000_000, "concurrent_requests": 100_000}
+MANY_LIMITS = {**TWO_LIMITS, "input_tokens_per_min": 10**10, "output_tokens_per_min": 10**10}
+TENANCY: dict[str, dict[str, Any]] = {
+    "none": {"tenant": {}},
+    "two": {"tenant": {"limits": TWO_LIMITS}},
+    "many": {
+        "tenant": {"limits": MANY_LIMITS, "organisation": "bench"},
+        "organisations": {"bench": {"limits": {"requests_per_min": 10**9}, "budget": {"per_month": 10**6}}},
+        "prices": {"models": {"mock": {"input_per_million": 0.1, "output_per_million": 0.4}}},
+    },
+}
+"""What is declared of the callers, by the word of `--limits`. `many`: six meters over two levels, one of them money."""
 
 
 class Wire(asyncio.Transport):
@@ -88,21 +99,30 @@ class LocalGateway:
 
 
 @contextlib.asynccontextmanager
-async def local_gateway(folder: Path, *, backends: int) -> AsyncIterator[LocalGateway]:
-    """A worker with everything on, ready to be sent requests."""
+async def local_gateway(
+    folder: Path, *, backends: int, limits: str = "two", tenants: int = 1, keys: int = 1
+) -> AsyncIterator[LocalGateway]:
+    """A worker with everything on, ready to be sent requests by the first of its tenants."""
     loop = asyncio.get_running_loop()
     engines = EngineSide(loop)
     settings = load_settings({"HEADRACE_STATE_DIR": str(folder), "HOME": str(folder)})
     listener = socket.create_server(("127.0.0.1", 0))  # the worker wants one; nobody connects to it
     worker = Worker(settings, 0, listener, engines)  # pyright: ignore[reportArgumentType] (a loop but for one method)
     key, record = generate_key(tenant=TenantId("bench"), scope=Scope.INFERENCE, created_at=datetime.now(tz=UTC))
-    worker.set_keys((record,))
+    others = [
+        generate_key(tenant=TenantId(f"t{number % tenants}"), scope=Scope.INFERENCE, created_at=record.created_at)[1]
+        for number in range(keys - 1)
+    ]
+    worker.set_keys((record, *others))
+    tenancy = dict(TENANCY[limits])
+    tenant = tenancy.pop("tenant")
     urls = [f"http://127.0.0.1:{port}" for port in range(1, backends + 1)]
     declaration = Declaration.model_validate(
         {
             "models": {"mock": {}},
             "pools": {"mock": {"model": "mock", "engine": "vllm", "endpoints": urls}},
-            "tenants": {"bench": {"limits": LIMITS}},
+            "tenants": {"bench": tenant, **{f"t{number}": tenant for number in range(tenants - 1)}},
+            **tenancy,
         }
     )
     addresses = {"mock": tuple(EndpointAddress(endpoint=url, url=url) for url in urls)}

@@ -155,7 +155,8 @@ class Account:
         books.counters.requests += 1
         (self.counted or books.counters.unknown).count_end(record)
         if caller is not None:
-            books.counters.tenants.of(caller.tenant).count_end(record)
+            tenants = books.counters.tenants
+            tenants.named.get(caller.tenant, tenants.other).count_end(record)
         books.record(encode_record(record))
         if books.line is not None:
             books.line(_encode_line(self._line(record)))

@@ -43,6 +43,7 @@ class TenantCounters:
 
     def __init__(self) -> None:
         self.other = TenantCounts()
+        """Counts of a tenant that has no name here."""
         self.named: dict[str, TenantCounts] = {}
         self.currency = "USD"
 
@@ -53,7 +54,3 @@ class TenantCounters:
             if len(self.named) >= most:
                 break
             self.named.setdefault(name, TenantCounts())
-
-    def of(self, tenant: str) -> TenantCounts:
-        """The counters of a tenant."""
-        return self.named.get(tenant, self.other)

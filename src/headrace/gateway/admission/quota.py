@@ -11,7 +11,7 @@ from typing import Protocol
 import msgspec
 
 from headrace.declaration.gateway_plan import GatewayPlan
-from headrace.declaration.tenancy_plan import PricePlan, TenancyPlan
+from headrace.declaration.tenancy_plan import TenancyPlan
 from headrace.domain.errors import ERRORS, ErrorCode, Outcome, RequestError
 from headrace.domain.ids import KeyId
 from headrace.domain.quota import BUDGETS, MICROSECONDS, NO_LIMITS, Level, LimitId, LimitSet, Spent
@@ -23,9 +23,8 @@ from headrace.gateway.admission.core.caps import check_caps, tightest
 from headrace.gateway.admission.core.gpu_rates import PoolSpeed
 from headrace.gateway.admission.core.meter import Meter, MeterFactory
 from headrace.gateway.admission.core.output_lengths import OutputLengths
-from headrace.gateway.admission.core.pricing import cost_nanos
+from headrace.gateway.admission.core.pricing import Tariff
 from headrace.gateway.admission.core.purse import Amounts, Purse, Reservation, Shortage, no_amounts
-from headrace.gateway.admission.core.rate_headers import rate_lines
 from headrace.gateway.admission.core.refusal import refusal
 from headrace.gateway.admission.gpu_clock import GpuClock
 
@@ -82,7 +81,8 @@ class Quota:
         self._purses: dict[KeyId, tuple[Caller, Purse]] = {}
         self._tickets: set[Ticket] = set()
         self._limit = 0
-        self._prices: dict[str, PricePlan] = {}
+        self._tariffs: dict[str, Tariff] = {}
+        """By model."""
         self._lengths: dict[str, OutputLengths] = {}
         self.speeds: dict[str, PoolSpeed] = {}
         """By pool."""
@@ -108,7 +108,7 @@ class Quota:
         tenancy = plan.tenancy
         self._plan, self._limit = tenancy, plan.limits.in_flight
         self._levels = dict(_levels(tenancy))
-        self._prices = {price.model: price for price in tenancy.prices}
+        self._tariffs = {price.model: Tariff(price, tenancy.price_version) for price in tenancy.prices}
         self._lengths = {model: self._lengths.get(model) or OutputLengths() for model in plan.models}
         self._adopt_speeds(plan)
         self.forget_callers()
@@ -229,7 +229,7 @@ class Quota:
                 where = (limit_id.level.value, limit_id.unit.value)
                 self.refusals[where] = self.refusals.get(where, 0) + 1
                 error = refusal(reserved, now_mono_s, self._plan.currency)
-                error.lines = rate_lines(purse, now_mono_s)
+                error.lines = purse.headers.lines(now_mono_s)
                 raise error
         else:
             reserved = Reservation(purse, amounts, now_mono_s)
@@ -240,7 +240,7 @@ class Quota:
     def reply_lines(self, ticket: Ticket, now_mono_s: float) -> bytes:
         """Header lines that tell the caller what is left."""
         purse = ticket.reservation.purse
-        return rate_lines(purse, now_mono_s) if purse.meters else b""
+        return purse.headers.lines(now_mono_s) if purse.meters else b""
 
     def settle(
         self,
@@ -273,12 +273,18 @@ class Quota:
         if input_tokens is None:
             input_tokens = request.estimated_input_tokens
         cached = usage.cached_input_tokens or 0
+        gpu_s = None
         if pool is not None:
-            self._clock.count(pool, max(input_tokens - cached, 0), output_tokens)
-        bill = self._bill(request.requested_model, pool, input_tokens, cached, output_tokens)
-        gpu_us, cost = round((bill.gpu_s or 0.0) * MICROSECONDS), bill.cost_nanos or 0
-        reservation.settle([1, input_tokens, output_tokens, gpu_us, 0, 0, 0, 0, cost, cost], now_mono_s)
-        return bill
+            self._clock.count(pool, input_tokens - cached, output_tokens)
+            gpu_s = self._gpu_s(pool, input_tokens, cached, output_tokens)
+        tariff = self._tariffs.get(request.requested_model)
+        cost = 0 if tariff is None else tariff.cost_nanos(input_tokens, cached, output_tokens, gpu_s)
+        if reservation.purse.meters:
+            gpu_us = 0 if gpu_s is None else round(gpu_s * MICROSECONDS)
+            reservation.settle([1, input_tokens, output_tokens, gpu_us, 0, 0, 0, 0, cost, cost], now_mono_s)
+        if gpu_s is None and tariff is None:
+            return NO_BILL
+        return Bill(gpu_s, None if tariff is None else cost, None if tariff is None else tariff.version)
 
     def sweep(self, busy: Mapping[str, int], now_mono_s: float) -> None:
         """Look at what time does. `busy`: how many replicas of each pool have work now.
@@ -310,13 +316,17 @@ class Quota:
         """What a request may need, by INDEX."""
         gpu_us = cost = 0
         if purse.needs_bill:
-            pools = self._pools_of.get(request.requested_model, ())
-            bills = [
-                self._bill(request.requested_model, pool, request.estimated_input_tokens, 0, output_tokens)
-                for pool in pools
-            ]
-            gpu_us = max((round((bill.gpu_s or 0.0) * MICROSECONDS) for bill in bills), default=0)
-            cost = max((bill.cost_nanos or 0 for bill in bills), default=0)
+            model, input_tokens = request.requested_model, request.estimated_input_tokens
+            gpu_s = None
+            for pool in self._pools_of.get(model, ()):
+                found = self._gpu_s(pool, input_tokens, 0, output_tokens)
+                if found is not None and (gpu_s is None or found > gpu_s):
+                    gpu_s = found
+            if gpu_s is not None:
+                gpu_us = round(gpu_s * MICROSECONDS)
+            tariff = self._tariffs.get(model)
+            if tariff is not None:
+                cost = tariff.cost_nanos(input_tokens, 0, output_tokens, gpu_s)
         request_class = request.request_class
         return [
             1,
@@ -331,18 +341,11 @@ class Quota:
             cost,
         ]
 
-    def _bill(self, model: str, pool: str | None, input_tokens: int, cached: int, output_tokens: int) -> Bill:
-        speed = self.speeds.get(pool) if pool is not None else None
-        gpu_s = None
-        if speed is not None and speed.is_known:
-            gpu_s = speed.gpu_s(input_tokens=input_tokens, cached_input_tokens=cached, output_tokens=output_tokens)
-        price = self._prices.get(model)
-        if price is None:
-            return NO_BILL if gpu_s is None else Bill(gpu_s, None, None)
-        cost = cost_nanos(
-            price, input_tokens=input_tokens, cached_input_tokens=cached, output_tokens=output_tokens, gpu_s=gpu_s
-        )
-        return Bill(gpu_s, cost, self._plan.price_version)
+    def _gpu_s(self, pool: str, input_tokens: int, cached: int, output_tokens: int) -> float | None:
+        speed = self.speeds.get(pool)
+        if speed is None or speed.decode_s is None:
+            return None
+        return speed.gpu_s(input_tokens=input_tokens, cached_input_tokens=cached, output_tokens=output_tokens)
 
     def _expected_output(self, request: InferenceRequest) -> int:
         if request.dialect is EMBEDDINGS:

@@ -14,6 +14,16 @@ STARTED_AT = int(time.time())  # noqa: TID251 (a timestamp, never subtracted)
 """`created` of every model: the API wants one, and a declaration has none."""
 
 
+RATE_FIGURES = (b"limit", b"remaining", b"reset")
+EXPOSED = b", ".join(
+    (
+        *(b"x-request-id", b"traceparent", b"retry-after", b"x-should-retry"),
+        *(b"x-ratelimit-%b-%b" % (figure, kind) for kind in (b"requests", b"tokens") for figure in RATE_FIGURES),
+    )
+)
+"""Headers of answers that scripts of a browser page may read."""
+
+
 def list_models(names: list[str]) -> bytes:
     """The body of GET /v1/models."""
     return msgspec.json.encode({"object": "list", "data": [_model(name) for name in names]})
@@ -61,9 +71,9 @@ class CorsPolicy:
         if origin is None or (b"*" not in self._origins and origin not in self._origins):
             return b"vary: origin\r\n"
         allowed = b"*" if b"*" in self._origins else origin
-        return (
-            b"access-control-allow-origin: %b\r\nvary: origin\r\n"
-            b"access-control-expose-headers: x-request-id, traceparent, retry-after\r\n" % allowed
+        return b"access-control-allow-origin: %b\r\nvary: origin\r\naccess-control-expose-headers: %b\r\n" % (
+            allowed,
+            EXPOSED,
         )
 
     def preflight_lines(self, exchange: Exchange, allow: bytes) -> bytes:

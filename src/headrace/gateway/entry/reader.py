@@ -76,7 +76,7 @@ class RequestReader:
         if dialect not in _NO_MEDIA:
             is_shaped |= self._media.check(fields)
         is_stream = "stream" in fields and _flag(fields, "stream") and dialect is not EMBEDDINGS
-        prompt_bytes = self._estimates.prompt_bytes(dialect, fields)
+        prompt_bytes, input_tokens = self._estimates.measure(known.name, dialect, fields)
         return InferenceRequest(
             dialect=dialect,
             path=route.path_bytes,
@@ -86,7 +86,7 @@ class RequestReader:
             is_stream=is_stream,
             wants_usage=is_stream and _wants_usage(fields),
             output_limit_tokens=self._output_limit(fields),
-            estimated_input_tokens=self._estimates.estimate(known.name, prompt_bytes),
+            estimated_input_tokens=input_tokens,
             prompt_bytes=prompt_bytes,
             regions=regions,
             pinned_endpoint=_pinned_endpoint(fields, find_pin) if dialect is RESPONSES else None,

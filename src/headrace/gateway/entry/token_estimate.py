@@ -40,18 +40,17 @@ class TokenEstimates:
         self._bytes_per_token: dict[str, float] = {}
         """Of declared models only."""
 
-    def prompt_bytes(self, dialect: ApiDialect, fields: Mapping[str, msgspec.Raw]) -> int:
-        """Bytes of a request's input as JSON; an inline medium counts as so many bytes as its tokens would take."""
+    def measure(self, model: str, dialect: ApiDialect, fields: Mapping[str, msgspec.Raw]) -> tuple[int, int]:
+        """Bytes of a request's input as JSON, and the tokens that they are likely to be. An inline medium counts as so
+        many bytes as its tokens would take.
+        """
         size = 0
         for name in _FIELDS[dialect]:
-            value = fields.get(name)
-            if value is not None:
-                size += len(value) if len(value) < LARGE_BYTES else _weighed(bytes(value))
-        return size
-
-    def estimate(self, model: str, prompt_bytes: int) -> int:
-        """Tokens of an input of so many bytes."""
-        return int(prompt_bytes / self._bytes_per_token.get(model, START_BYTES_PER_TOKEN)) + TEMPLATE_TOKENS
+            if name in fields:
+                value = fields[name]
+                length = len(value)
+                size += length if length < LARGE_BYTES else _weighed(bytes(value))
+        return size, int(size / self._bytes_per_token.get(model, START_BYTES_PER_TOKEN)) + TEMPLATE_TOKENS
 
     def learn(self, model: str, prompt_bytes: int, input_tokens: int) -> None:
         """An engine has counted an input."""
@@ -60,7 +59,11 @@ class TokenEstimates:
         seen = prompt_bytes / (input_tokens - TEMPLATE_TOKENS)
         known = self._bytes_per_token.get(model, START_BYTES_PER_TOKEN)
         learned = known + (seen - known) * (DOWN if seen < known else UP)
-        self._bytes_per_token[model] = min(max(learned, LEAST_BYTES_PER_TOKEN), MOST_BYTES_PER_TOKEN)
+        if learned < LEAST_BYTES_PER_TOKEN:
+            learned = LEAST_BYTES_PER_TOKEN
+        elif learned > MOST_BYTES_PER_TOKEN:
+            learned = MOST_BYTES_PER_TOKEN
+        self._bytes_per_token[model] = learned
 
 
 def _weighed(value: bytes) -> int:

@@ -7,7 +7,7 @@ from headrace.domain.quota import SLOTS, LimitId, Unit
 from headrace.gateway.admission.core.meter import Meter
 
 NEVER_S = float("inf")
-SLOT_S = 0.5
+SLOTS_PER_S = 2.0
 WINDOW_SLOTS = 120
 """A window is 60 seconds, counted by slots of half a second. What was taken counts until its whole slot is 60 seconds
 old, so that no 60 seconds hold more than the limit; at most 60.5 seconds count, so that 99 % of it can be used."""
@@ -23,51 +23,53 @@ class WindowMeter:
     What was taken counts from when it was taken; what is given back is taken out of that same moment.
     """
 
-    __slots__ = ("_oldest", "_slots", "_used", "amount", "limit_id")
+    __slots__ = ("_changes_mono_s", "_slots", "_used", "amount", "limit_id")
 
     def __init__(self, limit_id: LimitId, amount: int) -> None:
         self.limit_id = limit_id
         self.amount = amount
         self._slots: dict[int, int] = {}
         """Amounts by number of their slot, oldest first; only slots in which something was taken."""
-        self._oldest = 0
-        """No slot before this one counts."""
+        self._changes_mono_s = 0.0
+        """Until then no slot leaves the window."""
         self._used = 0
 
     def wait_s(self, amount: int, now_mono_s: float) -> float:
-        oldest = int(now_mono_s / SLOT_S) - WINDOW_SLOTS
-        if oldest > self._oldest:
-            self._forget_before(oldest)
+        if now_mono_s >= self._changes_mono_s:
+            self._forget(now_mono_s)
         excess = self._used + amount - self.amount
-        if excess <= 0:
-            return 0.0
-        return self._wait_for(excess, amount, now_mono_s)
+        return 0.0 if excess <= 0 else self._wait_for(excess, amount, now_mono_s)
 
     def take(self, amount: int, now_mono_s: float) -> None:
-        slot = int(now_mono_s / SLOT_S)
-        self._slots[slot] = self._slots.get(slot, 0) + amount
+        slot, slots = int(now_mono_s * SLOTS_PER_S), self._slots
+        slots[slot] = slots.get(slot, 0) + amount
         self._used += amount
 
     charge = take
 
     def give_back(self, amount: int, taken_mono_s: float, now_mono_s: float) -> None:
-        self._forget_before(int(now_mono_s / SLOT_S) - WINDOW_SLOTS)
-        slot = int(taken_mono_s / SLOT_S)
+        if now_mono_s >= self._changes_mono_s:
+            self._forget(now_mono_s)
+        slot = int(taken_mono_s * SLOTS_PER_S)
         held = self._slots.get(slot, 0)
-        returned = min(amount, held)
-        if returned == held:
-            self._slots.pop(slot, None)
-        else:
-            self._slots[slot] = held - returned
-        self._used -= returned
+        if amount < held:
+            self._slots[slot] = held - amount
+            self._used -= amount
+        elif held:
+            del self._slots[slot]
+            self._used -= held
 
     def used(self, now_mono_s: float) -> int:
-        self._forget_before(int(now_mono_s / SLOT_S) - WINDOW_SLOTS)
+        if now_mono_s >= self._changes_mono_s:
+            self._forget(now_mono_s)
         return self._used
 
     def reset_s(self, now_mono_s: float) -> float:
-        self._forget_before(int(now_mono_s / SLOT_S) - WINDOW_SLOTS)
-        return self._leaves_s(next(reversed(self._slots)), now_mono_s) if self._slots else 0.0
+        if now_mono_s >= self._changes_mono_s:
+            self._forget(now_mono_s)
+        for slot in reversed(self._slots):
+            return (slot + WINDOW_SLOTS + 1) / SLOTS_PER_S - now_mono_s
+        return 0.0
 
     @property
     def is_unused(self) -> bool:
@@ -79,16 +81,14 @@ class WindowMeter:
         for slot in sorted(self._slots):  # in order but for a clock that was asked about the past, as tests do
             excess -= self._slots[slot]
             if excess <= 0:
-                return self._leaves_s(slot, now_mono_s)
+                return (slot + WINDOW_SLOTS + 1) / SLOTS_PER_S - now_mono_s
         return NEVER_S
 
-    def _leaves_s(self, slot: int, now_mono_s: float) -> float:
-        return (slot + WINDOW_SLOTS + 1) * SLOT_S - now_mono_s
-
-    def _forget_before(self, oldest: int) -> None:
-        if oldest <= self._oldest:
-            return
-        self._oldest = oldest
+    def _forget(self, now_mono_s: float) -> None:
+        """Take out the slots that no longer count; the next look is worth while when another slot begins."""
+        present = int(now_mono_s * SLOTS_PER_S)
+        self._changes_mono_s = (present + 1) / SLOTS_PER_S
+        oldest = present - WINDOW_SLOTS
         for slot in [slot for slot in self._slots if slot < oldest]:
             self._used -= self._slots.pop(slot)
 

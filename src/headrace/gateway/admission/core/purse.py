@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from headrace.domain.quota import SLOTS, RequestCaps, Unit
 from headrace.gateway.admission.core.meter import Meter
+from headrace.gateway.admission.core.rate_headers import RateHeaders
 
 INDEX = {unit: index for index, unit in enumerate(Unit)}
 REQUESTS, INPUT, OUTPUT, GPU = (
@@ -36,7 +37,7 @@ def no_amounts() -> Amounts:
 class Purse:
     """All meters that a caller is under, the widest level first, and the tightest caps of a single request."""
 
-    __slots__ = ("caps", "input_meters", "meters", "needs_bill", "output_meters", "request_meters")
+    __slots__ = ("caps", "headers", "meters", "needs_bill")
 
     def __init__(self, meters: Sequence[Meter], caps: RequestCaps | None) -> None:
         self.meters = tuple((INDEX[meter.limit_id.unit], meter) for meter in meters)
@@ -44,12 +45,10 @@ class Purse:
         """None where nothing is capped."""
         self.needs_bill = any(index in (GPU, DAY, MONTH) for index, _ in self.meters)
         """A level limits GPU time or money, so that what a request may cost has to be known before."""
-        self.request_meters = self._of(REQUESTS)
-        self.input_meters = self._of(INPUT)
-        self.output_meters = self._of(OUTPUT)
-
-    def _of(self, unit: int) -> tuple[Meter, ...]:
-        return tuple(meter for index, meter in self.meters if index == unit)
+        self.headers = RateHeaders(
+            [meter for index, meter in self.meters if index == REQUESTS],
+            [meter for index, meter in self.meters if index in (INPUT, OUTPUT)],
+        )
 
     def try_reserve(self, amounts: Amounts, now_mono_s: float) -> "Reservation | Shortage":
         """Take `amounts` from every meter, or nothing at all and say which one is short for longest."""

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.harness.kubernetes_cases import iter_kubernetes_goldens
 from tests.harness.render_cases import GPU_ENGINES, REFERENCE, ROOT, case_names, declaration_text, rendered_text
 
 from headrace.fleet.deploy.render.targets import Target
@@ -24,6 +25,8 @@ def iter_goldens(target: Target) -> Iterator[tuple[str, str]]:
         for engine, shape in case_names():
             path.write_text(declaration_text(engine, shape))
             yield f"{engine}-{shape}.{SUFFIXES[target]}", rendered_text(target, path)
+        if target is Target.KUBERNETES:
+            yield from iter_kubernetes_goldens(Path(folder))
     for engine in GPU_ENGINES:
         yield (
             f"{engine}-reference.{SUFFIXES[target]}",

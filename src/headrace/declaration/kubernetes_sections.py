@@ -103,7 +103,8 @@ class KubernetesPool(Section):
         default=None,
         ge=1,
         le=86400,
-        description="terminationGracePeriodSeconds; null: `stop_s` and the time until the gateway has seen it.",
+        description="terminationGracePeriodSeconds, in place of `stop_s`: from a pod's deletion to its kill, of which "
+        "the engine may drain when the gateway sends no more; null: `stop_s` after that moment.",
     )
     cpus: float | None = Field(default=None, gt=0, description="CPUs requested for one pod; null: none.")
     memory_bytes: int | None = Field(

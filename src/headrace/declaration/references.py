@@ -19,8 +19,8 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie|passw|credential|signature", re.IGNORECASE)
 _URL_PASSWORD = re.compile(r"://[^/@:\s]*:[^/@\s]+@|[?&](?:ssl)?password=[^&\s]")
 
-_DATABASE: KeyPath = ("ledger", "database")
-"""May stand in clear, but for its password."""
+_URLS: frozenset[KeyPath] = frozenset({("ledger", "database"), ("gateway", "sharing", "redis")})
+"""May stand in clear, but for a password in them."""
 
 REMEDY = "Write ${env:NAME} or ${file:PATH} instead: secrets do not belong into the file."
 
@@ -126,7 +126,7 @@ class _MissingError(Exception):
 
 
 def _holds_literal_secret(text: str, path: KeyPath) -> bool:
-    if path == _DATABASE:
+    if path in _URLS:
         return _URL_PASSWORD.search(_REFERENCE.sub("", text)) is not None
     return _is_secret(path) and all(found[0] == "$${" for found in _REFERENCE.finditer(text))
 
@@ -141,7 +141,7 @@ def _has_reference(text: str) -> bool:
 
 def _is_secret(path: KeyPath) -> bool:
     """Tell whether the value at `path` may not stand in the file: bearer tokens and headers that look like secrets."""
-    if not has_mark(path, "x-secret") or path == _DATABASE:
+    if not has_mark(path, "x-secret") or path in _URLS:
         return False
     *_, section, key = path
     return section != "headers" or _SECRET_HEADER.search(str(key)) is not None

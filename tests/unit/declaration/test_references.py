@@ -105,6 +105,15 @@ def test_a_database_password_in_clear_is_refused(problems, load) -> None:
     assert loaded.declaration.ledger.database == "postgresql+psycopg://u:x@h/d"
 
 
+def test_a_redis_without_password_may_stand_in_clear(problems, load) -> None:
+    """A URL of Redis is no secret, but for a password in it."""
+    base = "version: 1\nmodels: {m: {source: 'file:.'}}\npools: {p: {model: m}}\ngateway: {sharing: {redis: '%s'}}\n"
+    (problem,) = problems(base % "redis://:hunter2@redis:6379/0")
+    assert problem.key == "gateway.sharing.redis"
+    loaded = load(base % "redis://redis:6379/0")
+    assert loaded.declaration.gateway.sharing.redis == "redis://redis:6379/0"
+
+
 def test_secrets_never_show(load, problems) -> None:
     """A resolved secret is in no repr, no JSON, and no message."""
     text = remote('{bearer: "${env:TOKEN}", headers: {x-token: "${env:TOKEN}"}}')

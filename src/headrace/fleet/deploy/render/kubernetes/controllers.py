@@ -20,7 +20,13 @@ from headrace.fleet.deploy.render.kubernetes.objects import (
     kept,
     own_selector,
 )
-from headrace.fleet.deploy.render.kubernetes.probes import probes_of
+from headrace.fleet.deploy.render.kubernetes.probes import (
+    lead_s,
+    needed_grace_s,
+    nodes_grace,
+    nodes_lifecycle,
+    probes_of,
+)
 
 LEADER_ADDRESS, WORKER_INDEX = "$(LWS_LEADER_ADDRESS)", "$(LWS_WORKER_INDEX)"
 """Set by LeaderWorkerSet ahead of a container's own variables. Source: kubernetes-sigs/lws pkg/utils/pod/pod_utils.go
@@ -96,7 +102,12 @@ def _strategy(cluster: Cluster, workload: Workload) -> Tree:
 
 def _leader_worker_set(cluster: Cluster, workload: Workload) -> KubeObject:
     leader = Node(arguments=_node_arguments(cluster, workload, rank="0", leader=LEADER_ADDRESS))
-    worker = Node(arguments=_node_arguments(cluster, workload, rank=WORKER_INDEX, leader=LEADER_ADDRESS), serves=False)
+    worker = Node(
+        arguments=_node_arguments(cluster, workload, rank=WORKER_INDEX, leader=LEADER_ADDRESS),
+        serves=False,
+        end=nodes_lifecycle(cluster, workload),
+        grace=nodes_grace(cluster, workload),
+    )
     spec = kept(
         {
             "replicas": replicas_of(cluster, workload),
@@ -132,6 +143,8 @@ def _stateful_set(cluster: Cluster, workload: Workload, replica: int) -> KubeObj
             {"name": NODE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{POD_INDEX_LABEL}']"}}}
         ],
         probes=_leader_probes(workload),
+        end=_first_node_ends_first(cluster, workload),
+        grace=nodes_grace(cluster, workload),
     )
     spec: Tree = {
         "replicas": Noted(workload.nodes, f"nodes of replica {replica}"),
@@ -183,6 +196,13 @@ def _leader_probes(workload: Workload) -> Tree:
         return {"exec": {"command": ["/bin/sh", "-c", script, "probe", *words]}}
 
     return probes_of(workload, ask)
+
+
+def _first_node_ends_first(cluster: Cluster, workload: Workload) -> Tree:
+    lead, all_s = lead_s(cluster.pool(workload)), needed_grace_s(cluster, workload)
+    script = f'if [ "${NODE_VARIABLE}" = 0 ]; then exec sleep {lead}; else exec sleep {all_s}; fi'
+    note = "the first node until the gateway sends no more, the others until it has drained"
+    return {"preStop": Noted({"exec": {"command": ["/bin/sh", "-c", script]}}, note)}
 
 
 def _engine_object(

@@ -30,8 +30,9 @@ def container_of(
     env: Sequence[object] = (),
     serves: bool = True,
     probes: Tree | None = None,
+    end: Tree | None = None,
 ) -> Tree:
-    """Return the container `engine`; `command`, `arguments` and `env` where it is one node of several."""
+    """Return the container `engine`; what is given in place of its own is that of one node of several."""
     image = workload.image
     return kept(
         {
@@ -46,7 +47,7 @@ def container_of(
             ],
             "resources": resources_of(cluster, workload),
             **((probes_of(workload) if probes is None else probes) if serves else {}),
-            "lifecycle": lifecycle(cluster, workload),
+            "lifecycle": lifecycle(cluster, workload) if end is None else end,
             "terminationMessagePolicy": "FallbackToLogsOnError",
             "securityContext": rights_of(cluster, workload),
             "volumeMounts": list(mounts),
@@ -96,13 +97,15 @@ def _env_entry(cluster: Cluster, workload: Workload, one: EnvVar) -> object:
     return Noted(entry, f"pools.{workload.pool}.{one.origin}") if one.origin.startswith("runtime.") else entry
 
 
-def resources_of(cluster: Cluster, workload: Workload, *, gpus: int | None = None) -> Tree:
+def resources_of(
+    cluster: Cluster, workload: Workload, *, gpus: int | None = None, gpu_origin: str | None = None
+) -> Tree:
     """Return requests and limits: GPUs alike in both, memory alike, CPUs only requested."""
     settings, key = cluster.pool_settings(workload), f"pools.{workload.pool}"
     count = workload.gpus_per_node if gpus is None else gpus
     shared: Tree = {}
     if count:
-        shared[workload.placement.gpu_resource] = Noted(count, _gpu_origin(workload, key))
+        shared[workload.placement.gpu_resource] = Noted(count, gpu_origin or _gpu_origin(workload, key))
     for name, amount in settings.resources.items():
         shared[name] = Noted(amount, f"{key}.kubernetes.resources")
     if settings.memory_bytes is not None:

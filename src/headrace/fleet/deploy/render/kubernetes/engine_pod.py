@@ -38,11 +38,12 @@ class Node:
     env: Sequence[object] = ()
     serves: bool = True
     probes: Tree | None = None
+    end: Tree | None = None
+    grace: Noted | None = None
     init: Sequence[object] = ()
     """After the fetch."""
     mounts: Sequence[object] = ()
     volumes: Sequence[object] = ()
-    subdomain: str | None = None
 
 
 ONLY_NODE = Node()
@@ -62,7 +63,7 @@ def pod_template(cluster: Cluster, workload: Workload, node: Node = ONLY_NODE) -
             "nodeSelector": Noted(dict(placement.node_selector), f"{key}.placement.node_selector"),
             "tolerations": tolerations_of(cluster, workload),
             "imagePullSecrets": [{"name": name} for name in cluster.settings.pull_secrets],
-            "terminationGracePeriodSeconds": grace(cluster, workload),
+            "terminationGracePeriodSeconds": node.grace or grace(cluster, workload),
             "securityContext": pod_rights(cluster, workload),
             "initContainers": [*(fetch_container(cluster, one) for one in fetched(cluster, workload)), *node.init],
             "containers": [
@@ -75,6 +76,7 @@ def pod_template(cluster: Cluster, workload: Workload, node: Node = ONLY_NODE) -
                     env=node.env,
                     serves=node.serves,
                     probes=node.probes,
+                    end=node.end,
                 )
             ],
             "volumes": [*engine_volumes(cluster, workload), *node.volumes],
@@ -138,7 +140,7 @@ def fetch_container(cluster: Cluster, weights: Weights) -> object:
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "volumeMounts": [
-            Noted({"name": "models", "mountPath": volume.mount_path}, "the only container that may write here")
+            Noted({"name": "models", "mountPath": volume.mount_path}, "no other container of the pod may write here")
         ],
     }
 

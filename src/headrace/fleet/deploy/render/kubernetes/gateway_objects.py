@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterator
 
-from headrace.fleet.deploy.render.core.container_words import GATEWAY_MARGIN_S, whole_s
+from headrace.fleet.deploy.render.core.container_words import GATEWAY_FILE, GATEWAY_MARGIN_S, whole_s
 from headrace.fleet.deploy.render.core.model import GatewayWorkload
 from headrace.fleet.deploy.render.core.yaml_text import Noted
 from headrace.fleet.deploy.render.kubernetes.objects import (
@@ -20,10 +20,12 @@ from headrace.fleet.deploy.render.kubernetes.objects import (
     user_and_group,
 )
 
-CONFIG_PATH = "/etc/headrace/headrace.yaml"
 LEAD_S = 10
 """How long a gateway that is to end still takes requests: until Services and proxies have seen it. Chosen."""
 BUSY_CPU_PERCENT = 70
+ABOUT = """\
+The gateway. Its command is `headrace up` without the welcome, which would put the first keys into the pod's log.
+A key: kubectl exec deploy/gateway -- headrace keys create --tenant TENANT"""
 FILE = "gateway.yaml"
 
 
@@ -90,9 +92,7 @@ def _deployment(cluster: Cluster, gateway: GatewayWorkload, *, keeps_state: bool
         "metadata": cluster.metadata(GATEWAY, gateway_labels()),
         "spec": spec,
     }
-    return KubeObject(
-        file=FILE, tree=tree, about="The gateway. First key: kubectl exec deploy/gateway -- headrace keys"
-    )
+    return KubeObject(file=FILE, tree=tree, about=ABOUT)
 
 
 def _pod(cluster: Cluster, gateway: GatewayWorkload, *, keeps_state: bool) -> Tree:
@@ -150,9 +150,10 @@ def _container(cluster: Cluster, gateway: GatewayWorkload) -> Tree:
         {
             "name": "gateway",
             "image": Noted(gateway.image, gateway.image_origin),
-            "command": ["headrace"],
-            "args": ["up", "--config", CONFIG_PATH],
+            "command": ["python", "-m", "headrace.wiring"],
+            "args": ["--config", GATEWAY_FILE],
             "env": [
+                Noted({"name": "HEADRACE_CONFIG", "value": GATEWAY_FILE}, "for commands that are run beside it"),
                 {"name": "HEADRACE_STATE_DIR", "value": str(gateway.state_dir)},
                 {"name": "HEADRACE_CACHE_DIR", "value": "/tmp/headrace"},  # noqa: S108 # the pod's own
                 *secrets,
@@ -205,7 +206,9 @@ def _secret_volumes(cluster: Cluster, gateway: GatewayWorkload) -> list[object]:
         Noted({"key": file.name, "path": file.path.name}, f"{file.origin}: {file.host_path}")
         for file in gateway.secret_files
     ]
-    return [{"name": "secrets", "secret": {"secretName": cluster.settings.secret, "items": items}}]
+    return [
+        {"name": "secrets", "secret": {"secretName": cluster.settings.secret, "defaultMode": 0o440, "items": items}}
+    ]
 
 
 def _service(cluster: Cluster, gateway: GatewayWorkload) -> KubeObject:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from headrace.declaration.addresses import is_loopback, parse_listen
+from headrace.declaration.model import Declaration
 from headrace.fleet.deploy.render.core.gateway_declaration import Reach
 from headrace.fleet.deploy.render.core.model import (
     GatewayWorkload,
@@ -20,6 +21,7 @@ from headrace.fleet.deploy.render.kubernetes.controllers import controllers_of
 from headrace.fleet.deploy.render.kubernetes.gateway_objects import gateway_objects
 from headrace.fleet.deploy.render.kubernetes.kustomize import environment_notes, kustomize_files
 from headrace.fleet.deploy.render.kubernetes.objects import Cluster, KubeObject
+from headrace.fleet.deploy.render.kubernetes.probes import with_grace
 from headrace.fleet.deploy.render.kubernetes.refusals import (
     cluster_notes,
     has_database,
@@ -29,6 +31,7 @@ from headrace.fleet.deploy.render.kubernetes.refusals import (
 from headrace.fleet.deploy.render.kubernetes.scaling import scaler_of
 from headrace.fleet.deploy.render.kubernetes.services import companions_of, pods_service
 from headrace.fleet.deploy.render.kubernetes.shared_objects import shared_objects, store_objects
+from headrace.fleet.deploy.render.kubernetes.tensorrt_build import build_objects, serving_node, tensorrt_notes
 
 BASE = "base"
 MADE_BY = "Made by `headrace render kubernetes`: change the declaration and render again."
@@ -36,7 +39,7 @@ MADE_BY = "Made by `headrace render kubernetes`: change the declaration and rend
 
 def render_kubernetes(request: RenderRequest) -> Rendered:
     """Write all objects, and for --split kustomize's base and overlays, or say why not."""
-    declaration = request.declaration
+    declaration = with_grace(request.declaration)
     site = container_site(declaration)
     cluster = Cluster(declaration=declaration, namespace=declaration.deployment.namespace)
     engines = make_engines(declaration, site, pool=request.pool)
@@ -44,10 +47,11 @@ def render_kubernetes(request: RenderRequest) -> Rendered:
     if not engines.errors:
         notes += cluster_notes(cluster, engines.workloads, has_gateway=request.pool is None)
         notes += (note for workload in engines.workloads for note in workload_notes(cluster, workload))
+        notes += (note for workload in engines.workloads for note in tensorrt_notes(cluster, workload))
         notes += environment_notes(cluster, engines.workloads, has_database=has_database(declaration))
     if _has_error(notes):
         return Rendered(files=(), notes=tuple(notes))
-    gateway = _gateway(request, engines.workloads) if request.pool is None else None
+    gateway = _gateway(declaration, request.folder, engines.workloads) if request.pool is None else None
     objects = list(all_objects(cluster, engines.workloads, gateway))
     notes += object_notes(objects)
     if _has_error(notes):
@@ -60,8 +64,7 @@ def _has_error(notes: Sequence[RenderNote]) -> bool:
     return any(note.severity is Severity.ERROR for note in notes)
 
 
-def _gateway(request: RenderRequest, workloads: Sequence[Workload]) -> GatewayWorkload:
-    declaration = request.declaration
+def _gateway(declaration: Declaration, folder: str, workloads: Sequence[Workload]) -> GatewayWorkload:
     host, port = parse_listen(declaration.gateway.control)
     reaches = {
         workload.pool: Reach(endpoints=(f"http://{pods_service(workload)}:{workload.http_port}",), by_dns=True)
@@ -71,7 +74,7 @@ def _gateway(request: RenderRequest, workloads: Sequence[Workload]) -> GatewayWo
         declaration,
         reaches,
         container_site(declaration),
-        folder=request.folder,
+        folder=folder,
         control=f"0.0.0.0:{port}" if is_loopback(host) else None,
         database=database_url(declaration, host="postgres"),
     )
@@ -83,7 +86,8 @@ def all_objects(
     """Yield every object."""
     yield from shared_objects(cluster, workloads, has_gateway=gateway is not None)
     for workload in workloads:
-        yield from controllers_of(cluster, workload)
+        yield from build_objects(cluster, workload)
+        yield from controllers_of(cluster, workload, serving_node(cluster, workload))
         yield from companions_of(cluster, workload)
         yield from scaler_of(cluster, workload)
     if gateway is not None:

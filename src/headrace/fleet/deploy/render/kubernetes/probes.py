@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from headrace.declaration.model import Declaration, Pool
 from headrace.fleet.deploy.render.core.container_words import whole_s
 from headrace.fleet.deploy.render.core.model import Workload
 from headrace.fleet.deploy.render.core.yaml_text import Noted
@@ -84,30 +85,54 @@ def probes_of(workload: Workload, ask: Callable[[str], Tree] = http_get) -> Tree
     }
 
 
-def lead_s(cluster: Cluster, workload: Workload) -> int:
+def lead_s(pool: Pool) -> int:
     """How long a pod that is to end still takes requests: until the gateway has seen that DNS lacks it."""
-    return whole_s(cluster.pool(workload).discover_interval_s) + DNS_TTL_S + PROPAGATION_S
+    return whole_s(pool.discover_interval_s) + DNS_TTL_S + PROPAGATION_S
+
+
+def with_grace(declaration: Declaration) -> Declaration:
+    """Return the declaration with the drain bound that a declared `grace_s` leaves of it."""
+    pools = {
+        name: pool.model_copy(update={"stop_s": max(1.0, float(grace_s - lead_s(pool)))})
+        if (grace_s := pool.kubernetes.grace_s) is not None
+        else pool
+        for name, pool in declaration.pools.items()
+    }
+    return declaration.model_copy(update={"pools": pools})
 
 
 def needed_grace_s(cluster: Cluster, workload: Workload) -> int:
-    return lead_s(cluster, workload) + whole_s(workload.stop_s)
+    return lead_s(cluster.pool(workload)) + whole_s(workload.stop_s)
 
 
 def grace(cluster: Cluster, workload: Workload) -> Noted:
     """Return terminationGracePeriodSeconds."""
     declared = cluster.pool_settings(workload).grace_s
-    lead = lead_s(cluster, workload)
-    if declared is not None:
-        return Noted(declared, f"pools.{workload.pool}.kubernetes.grace_s")
+    key = "kubernetes.grace_s" if declared is not None else "stop_s"
+    lead = lead_s(cluster.pool(workload))
     return Noted(
         needed_grace_s(cluster, workload),
-        f"pools.{workload.pool}.stop_s {workload.stop_s:g} after a preStop of {lead} s",
+        f"pools.{workload.pool}.{key}: {lead} s of preStop, then {workload.stop_s:g} s to drain",
     )
+
+
+NODES_MARGIN_S = 5
+"""For the nodes of a replica to end after its first one. Chosen."""
+
+
+def nodes_lifecycle(cluster: Cluster, workload: Workload) -> Tree:
+    """Return preStop of the nodes behind a replica's first one, without which its streams would break off."""
+    seconds = Noted(needed_grace_s(cluster, workload), "until the first node has drained")
+    return {"preStop": {"sleep": {"seconds": seconds}}}
+
+
+def nodes_grace(cluster: Cluster, workload: Workload) -> Noted:
+    return Noted(needed_grace_s(cluster, workload) + NODES_MARGIN_S, "the first node's, and time to end after it")
 
 
 def lifecycle(cluster: Cluster, workload: Workload) -> Tree:
     """Return preStop: the engine is told to end only when no new request can reach it."""
-    lead = lead_s(cluster, workload)
+    lead = lead_s(cluster.pool(workload))
     note = (
         f"discover_interval_s {cluster.pool(workload).discover_interval_s:g}, {DNS_TTL_S} s of DNS, {PROPAGATION_S} s"
     )

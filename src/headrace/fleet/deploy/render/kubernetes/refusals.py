@@ -8,9 +8,12 @@ from headrace.domain.endpoint import EngineKind
 from headrace.fleet.deploy.render.core.model import RenderNote, Severity, Workload
 from headrace.fleet.deploy.render.core.object_names import name_notes
 from headrace.fleet.deploy.render.kubernetes.objects import Cluster, KubeObject
-from headrace.fleet.deploy.render.kubernetes.probes import lead_s, needed_grace_s
+from headrace.fleet.deploy.render.kubernetes.probes import lead_s
 from headrace.fleet.deploy.render.kubernetes.scaling import signals_of
 from headrace.fleet.deploy.render.kubernetes.shared_objects import claim_bytes
+
+LEAST_DRAIN_S = 5
+"""Less is no drain. Chosen."""
 
 
 def cluster_notes(cluster: Cluster, workloads: Sequence[Workload], *, has_gateway: bool) -> Iterator[RenderNote]:
@@ -55,13 +58,12 @@ def has_database(declaration: Declaration) -> bool:
 def workload_notes(cluster: Cluster, workload: Workload) -> Iterator[RenderNote]:
     """Yield what of one pool cannot be rendered, or only with a risk."""
     settings, key = cluster.pool_settings(workload), f"pools.{workload.pool}"
-    needed_s = needed_grace_s(cluster, workload)
-    if settings.grace_s is not None and settings.grace_s < needed_s:
+    lead = lead_s(cluster.pool(workload))
+    if settings.grace_s is not None and settings.grace_s < lead + LEAST_DRAIN_S:
         yield _error(
             f"{key}.kubernetes.grace_s",
-            f"is {settings.grace_s}, but draining takes {needed_s} s: {lead_s(cluster, workload)} until the gateway "
-            f"sends no more, and stop_s {workload.stop_s:g}",
-            f"Give at least {needed_s}, or lower stop_s or discover_interval_s",
+            f"is {settings.grace_s}, of which {lead} s pass until the gateway sends no more: the rest is no drain",
+            f"Give at least {lead + LEAST_DRAIN_S}, or lower discover_interval_s",
         )
     if workload.nodes > 1:
         yield from _several_nodes_notes(cluster, workload)

@@ -124,11 +124,13 @@ def store_objects(cluster: Cluster) -> Iterator[KubeObject]:
                 {"name": "POSTGRES_USER", "value": "headrace"},
                 {"name": "POSTGRES_DB", "value": "headrace"},
                 {"name": "POSTGRES_PASSWORD", "valueFrom": password},
-                {"name": "PGDATA", "value": "/var/lib/postgresql/data/pgdata"},
+                Noted(
+                    {"name": "PGDATA", "value": "/var/lib/postgresql/pgdata"}, "the same for all versions of the image"
+                ),
             ],
             "ports": [{"name": "postgres", "containerPort": 5432}],
             "readinessProbe": {"exec": {"command": ready}, "periodSeconds": 10, "timeoutSeconds": 5},
-            "volumeMounts": [{"name": "state", "mountPath": "/var/lib/postgresql/data"}],
+            "volumeMounts": [{"name": "state", "mountPath": "/var/lib/postgresql"}],
         }
         about = "PostgreSQL for the ledger. One instance, without backups: use one of your own for more."
         yield from _store(cluster, "postgres", 5432, container, deployment.postgres.storage_bytes, about)

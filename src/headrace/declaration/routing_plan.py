@@ -39,10 +39,11 @@ class AcceptsPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 def compile_routing(declaration: Declaration) -> dict[str, RoutingPlan]:
     """By model."""
-    return {name: _routing_plan(model.routing) for name, model in declaration.models.items()}
+    return {name: compile_model_routing(model.routing) for name, model in declaration.models.items()}
 
 
-def _routing_plan(routing: Routing) -> RoutingPlan:
+def compile_model_routing(routing: Routing) -> RoutingPlan:
+    """One model's section, with every default filled in."""
     return RoutingPlan(
         scorers=tuple(
             ScorerPlan(

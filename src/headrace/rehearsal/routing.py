@@ -7,11 +7,14 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from headrace.declaration.routing_plan import compile_model_routing
+from headrace.declaration.routing_section import Routing
 from headrace.domain.request import RequestClass
-from headrace.gateway.routing.core.candidate import Candidate, Claim, Speed
+from headrace.gateway.routing.core.candidate import Candidate, Claim, PoolSpeed
 from headrace.gateway.routing.core.chain import PromptChain
 from headrace.gateway.routing.core.decision import Ask, Policy, decide
 from headrace.gateway.routing.core.prefix_index import PrefixIndex
+from headrace.gateway.routing.plugins import make_policy
 from headrace.rehearsal.routing_trace import TRACE_BLOCK_TOKENS, TracedRequest
 from headrace.simulation.engine import SimulatedEngine
 from headrace.simulation.model import EngineModel
@@ -43,7 +46,7 @@ class FleetOfCandidates:
     _told: int = 0
 
     def __post_init__(self) -> None:
-        speed = Speed()
+        speed = PoolSpeed()
         self.candidates = [
             Candidate(f"engine/{number}", self.index.new_shelf(capacity=self.kv_tokens, max_blocks=MAX_BLOCKS), speed)
             for number in range(self.count)
@@ -107,6 +110,11 @@ class FleetOfCandidates:
                 cached_tokens=record.cached_tokens,
                 output_tokens=record.output_tokens,
             )
+
+
+def declared_policy(routing: Routing) -> Policy:
+    """The policy that the gateway makes of a model's `routing` section."""
+    return make_policy(compile_model_routing(routing))
 
 
 def rehearse(

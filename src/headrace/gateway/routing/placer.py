@@ -14,7 +14,7 @@ from headrace.declaration.routing_plan import RoutingPlan
 from headrace.domain.request import InferenceRequest
 from headrace.domain.usage import TokenUsage
 from headrace.gateway.endpoints.endpoint import Endpoint
-from headrace.gateway.routing.core.candidate import Candidate, Claim, Speed
+from headrace.gateway.routing.core.candidate import Candidate, Claim, PoolSpeed
 from headrace.gateway.routing.core.chain import EDGES, PromptChain, chain_of, seed_of
 from headrace.gateway.routing.core.decision import Ask, Decision, Policy, decide
 from headrace.gateway.routing.core.prefix_index import PrefixIndex
@@ -101,7 +101,7 @@ class Placer:
         self._candidates: dict[Endpoint, Candidate] = {}
         self._endpoints: dict[int, Endpoint] = {}
         """By the candidate's bit."""
-        self._speeds: dict[str, Speed] = {}
+        self._speeds: dict[str, PoolSpeed] = {}
         """By pool."""
         self._turn = 0
 
@@ -250,7 +250,7 @@ class Placer:
             capacity=model.plan.kv_tokens * model.bytes_per_token, max_blocks=model.plan.max_blocks
         )
         candidate = self._candidates[endpoint] = Candidate(
-            endpoint.endpoint_id, shelf, self._speeds.setdefault(endpoint.plan.name, Speed())
+            endpoint.endpoint_id, shelf, self._speeds.setdefault(endpoint.plan.name, PoolSpeed())
         )
         candidate.outages = endpoint.outages
         self._endpoints[candidate.bit] = endpoint

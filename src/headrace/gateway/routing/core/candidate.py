@@ -5,6 +5,7 @@ Pure numbers, in tokens and seconds; `now_mono_s` comes in as an argument, so th
 
 from collections import deque
 from dataclasses import dataclass
+from math import exp, log
 from zlib import crc32
 
 from headrace.gateway.routing.core.chain import PromptChain
@@ -23,6 +24,14 @@ ATTENTION_TOKENS = 32_768.0
 latent attention cost less. Without it the prefill of 100,000 tokens would be guessed at a third of what it takes."""
 OWN_POINTS = 8
 """First tokens that an endpoint must have had before its own speed counts; until then it is as fast as its pool."""
+OWN_STEP = 0.05
+"""How fast one first token moves what is known of its endpoint. Chosen: some twenty count."""
+OWN_DEAD_BAND = 1.25
+"""An endpoint is as fast as its pool unless it differs by more than this: less is chance, and believing it would send
+everybody to whoever was lucky last."""
+LOG_DEAD_BAND = log(OWN_DEAD_BAND)
+LOG_BOUND = log(20.0)
+"""One first token counts for at most twenty times too late, or too soon."""
 STALE_S = 60.0
 """An endpoint that had no first token for so long is taken to be as fast as its pool again: what made it slow may be
 over, and nobody would find out. Chosen."""
@@ -36,24 +45,15 @@ def prefill_work(uncached_tokens: float, input_tokens: float) -> float:
     return uncached_tokens * (1.0 + (input_tokens - 0.5 * uncached_tokens) / ATTENTION_TOKENS)
 
 
-class Speed:
-    """What was learned of how fast prompts and answers are: of one endpoint, or of all of a pool."""
+class PoolSpeed:
+    """What the answers of all endpoints of a pool have taught of how fast prompts and answers are there."""
 
     __slots__ = ("tpot", "ttft")
 
-    def __init__(self, like: "Speed | None" = None) -> None:
-        ttft, tpot = (like.ttft, like.tpot) if like is not None else (None, None)
-        self.ttft = LineEstimate(
-            fixed=ttft.fixed if ttft else FIRST_GUESS_FIXED_S,
-            slope=ttft.slope if ttft else FIRST_GUESS_S_PER_TOKEN,
-            scale=1000.0,
-        )
+    def __init__(self) -> None:
+        self.ttft = LineEstimate(fixed=FIRST_GUESS_FIXED_S, slope=FIRST_GUESS_S_PER_TOKEN, scale=1000.0)
         """Seconds to the first token by work to do, what is queued ahead included."""
-        self.tpot = LineEstimate(
-            fixed=tpot.fixed if tpot else FIRST_GUESS_TPOT_S,
-            slope=tpot.slope if tpot else FIRST_GUESS_TPOT_PER_SEQUENCE_S,
-            scale=10.0,
-        )
+        self.tpot = LineEstimate(fixed=FIRST_GUESS_TPOT_S, slope=FIRST_GUESS_TPOT_PER_SEQUENCE_S, scale=10.0)
         """Seconds a token by sequences that run at once."""
 
 
@@ -87,39 +87,41 @@ class Candidate:
     """Changes with every claim, first token and end. Not for use by several threads at once."""
 
     __slots__ = (
+        "_log_factor",
         "bit",
         "claims",
         "endpoint_id",
+        "factor",
         "foreign",
         "head_mono_s",
         "hit_tokens",
         "in_flight",
         "input_tokens",
+        "last_turn",
         "learned_mono_s",
         "outages",
-        "own",
+        "points",
         "pool",
         "prefill_tokens",
         "running",
         "seed",
         "shelf",
-        "tpot",
         "trust",
-        "ttft",
         "unseen",
     )
 
-    def __init__(self, endpoint_id: str, shelf: Shelf, pool: Speed) -> None:
+    def __init__(self, endpoint_id: str, shelf: Shelf, pool: PoolSpeed) -> None:
         self.endpoint_id = endpoint_id
         self.shelf = shelf
         self.bit = shelf.bit
         self.seed = crc32(endpoint_id.encode()) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
         """The same in every worker: mixed with a block's name it ranks the endpoints for that block."""
         self.pool = pool
-        self.own = Speed(pool)
-        self.ttft, self.tpot = pool.ttft, pool.tpot
-        """Its own where enough was learned lately, else the pool's."""
+        self.factor = 1.0
+        """How many times as long as the pool's mean it takes to a first token."""
         self.learned_mono_s = 0.0
+        self.points = 0
+        self._log_factor = 0.0
         self.trust = 1.0
         """What is found cached, as a share of what the index says; learned from answers that tell."""
         self.in_flight = 0
@@ -134,6 +136,8 @@ class Candidate:
         self.unseen: deque[tuple[float, Claim]] = deque()
         """Claims whose first token will not be seen, as the answer comes whole: when it is taken to come."""
         self.claims = 0
+        self.last_turn = 0
+        """When it was last picked, in turns of the router: equals take turns."""
         self.input_tokens = 0
         self.hit_tokens = 0
         """Of all answers that told: their input tokens, and those that were cached."""
@@ -152,7 +156,7 @@ class Candidate:
         queued = self.prefill_tokens
         if queued <= 0.0:
             return 0.0
-        done = (now_mono_s - self.head_mono_s) / self.ttft.slope
+        done = (now_mono_s - self.head_mono_s) / (self.pool.ttft.slope * self.factor)
         return max(0.0, queued - done) if done < 0.5 * queued else 0.5 * queued
 
     def claim(
@@ -186,7 +190,7 @@ class Candidate:
         self.in_flight += 1
         self.claims += 1
         if not shows_first_token:
-            self.unseen.append((now_mono_s + self.ttft.predict(claim.ahead_tokens + work), claim))
+            self.unseen.append((now_mono_s + self.factor * self.pool.ttft.predict(claim.ahead_tokens + work), claim))
         return claim
 
     def first_token(self, claim: Claim, now_mono_s: float) -> None:
@@ -198,11 +202,8 @@ class Candidate:
         self._leave_prefill(claim, now_mono_s)
         self.running += 1
         work, ttft_s = claim.ahead_tokens + claim.work_tokens, now_mono_s - claim.claimed_mono_s
+        self._learn_factor(ttft_s / max(1e-4, self.pool.ttft.predict(work)), now_mono_s)
         self.pool.ttft.observe(work, ttft_s)
-        self.own.ttft.observe(work, ttft_s)
-        self.learned_mono_s = now_mono_s
-        if self.own.ttft.points >= OWN_POINTS:
-            self.ttft = self.own.ttft
 
     def end(
         self,
@@ -228,11 +229,7 @@ class Candidate:
             self.running -= 1
             if first_mono_s is not None and is_answered and output_tokens is not None and output_tokens > 1:
                 beside = (claim.running_before + self.running) / 2 + 1
-                tpot_s = (now_mono_s - first_mono_s) / (output_tokens - 1)
-                self.pool.tpot.observe(beside, tpot_s)
-                self.own.tpot.observe(beside, tpot_s)
-                if self.own.tpot.points >= OWN_POINTS:
-                    self.tpot = self.own.tpot
+                self.pool.tpot.observe(beside, (now_mono_s - first_mono_s) / (output_tokens - 1))
         if not claim.is_generating and not is_answered:
             if claim.added:
                 index.take_back(claim.shelf, claim.added)
@@ -242,11 +239,19 @@ class Candidate:
         if input_tokens is not None and cached_tokens is not None:
             self._learn_hits(claim, input_tokens, cached_tokens)
 
+    def _learn_factor(self, ratio: float, now_mono_s: float) -> None:
+        """In logarithms, so that twice as slow and twice as fast weigh the same."""
+        self.learned_mono_s = now_mono_s
+        self.points += 1
+        bounded = max(-LOG_BOUND, min(LOG_BOUND, log(ratio) if ratio > 0.0 else -LOG_BOUND))
+        self._log_factor += max(OWN_STEP, 1.0 / self.points) * (bounded - self._log_factor)
+        is_own = self.points >= OWN_POINTS and abs(self._log_factor) > LOG_DEAD_BAND
+        self.factor = exp(self._log_factor) if is_own else 1.0
+
     def forget_stale(self, now_mono_s: float) -> None:
         """Called now and then: believe the pool where nothing was learned here lately."""
-        if self.ttft is not self.pool.ttft and now_mono_s - self.learned_mono_s > STALE_S:
-            self.own = Speed(self.pool)
-            self.ttft, self.tpot = self.pool.ttft, self.pool.tpot
+        if self.points and now_mono_s - self.learned_mono_s > STALE_S:
+            self.factor, self.points, self._log_factor = 1.0, 0, 0.0
 
     def _pass_unseen(self, now_mono_s: float) -> None:
         unseen = self.unseen

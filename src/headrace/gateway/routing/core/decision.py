@@ -21,7 +21,7 @@ HOLDERS_SAMPLED = 4
 OTHERS_SAMPLED = 4
 """Of a fleet above `sample_above`: endpoints that hold most of the prompt, and others. Two would do (the power of two
 choices); four cost little more."""
-NEAR_RATIO = 0.05
+NEAR_RATIO = 0.02
 NEAR_S = 0.002
 """Costs this close are equal: what differs is noise of the estimates."""
 BRAKE_SLACK = 2.0
@@ -119,6 +119,8 @@ def decide(
     totals, parts = _cost(view, policy, explains=explains)
     place = _lowest(view, totals, matches)
     picked = kept[place]
+    if not explains:
+        picked.last_turn = ask.turn
     decision = Decision(picked=picked, held_tokens=_held_tokens(ask, matches.held.get(picked.bit, 0)))
     if explains:
         decision.view, decision.parts, decision.totals = view, parts, totals
@@ -161,7 +163,8 @@ def _cost(view: View, policy: Policy, *, explains: bool) -> tuple[list[float], d
 
 def _lowest(view: View, totals: list[float], matches: Matches) -> int:
     """Return the place of the lowest cost. Among nearly equal ones workers that have learned nothing yet agree by the
-    first block that nobody holds; prompts too short to have blocks take turns."""
+    first block that nobody holds; what is held by all, or too short to have blocks, goes to whoever waited longest:
+    regular arrivals keep prompts from meeting in one engine."""
     count = len(totals)
     if count == 1:
         return 0
@@ -174,9 +177,7 @@ def _lowest(view: View, totals: list[float], matches: Matches) -> int:
     if name:
         candidates = view.candidates
         return max(near, key=lambda place: ((candidates[place].seed ^ name) * MIX) & MASK)
-    fewest = min(view.candidates[place].in_flight for place in near)
-    near = [place for place in near if view.candidates[place].in_flight == fewest]
-    return near[view.ask.turn % len(near)]
+    return min(near, key=lambda place: view.candidates[place].last_turn)
 
 
 def _below_brake(looked_at: Sequence[Candidate], fleet: Sequence[Candidate], ratio: float) -> Sequence[Candidate]:

@@ -16,7 +16,7 @@ class PredictedTtftScorer:
 
     def costs(self, view: View) -> list[float]:
         return [
-            candidate.ttft.fixed + candidate.ttft.slope * (ahead + work)
+            candidate.factor * (candidate.pool.ttft.fixed + candidate.pool.ttft.slope * (ahead + work))
             for candidate, ahead, work in zip(view.candidates, view.ahead_tokens, view.work_tokens, strict=True)
         ]  # fmt: skip
 
@@ -28,7 +28,10 @@ class PrefillWorkScorer:
     kind = "prefill-work"
 
     def costs(self, view: View) -> list[float]:
-        return [candidate.ttft.slope * work for candidate, work in zip(view.candidates, view.work_tokens, strict=True)]
+        return [
+            candidate.factor * candidate.pool.ttft.slope * work
+            for candidate, work in zip(view.candidates, view.work_tokens, strict=True)
+        ]
 
 
 INTERFERENCE_RATIO = 0.2
@@ -45,8 +48,8 @@ class DecodeSlowdownScorer:
     def costs(self, view: View) -> list[float]:
         twice_output = 2.0 * view.ask.output_tokens
         return [
-            candidate.tpot.slope * (candidate.in_flight + candidate.foreign) * twice_output
-            + INTERFERENCE_RATIO * candidate.ttft.slope * work * candidate.running
+            candidate.pool.tpot.slope * (candidate.in_flight + candidate.foreign) * twice_output
+            + INTERFERENCE_RATIO * candidate.pool.ttft.slope * work * candidate.running
             for candidate, work in zip(view.candidates, view.work_tokens, strict=True)
         ]
 

@@ -35,8 +35,14 @@ class Held(Protocol):
     """A request on its way, as the queue sees it: forwarding's delivery."""
 
     request: InferenceRequest
-    claim: Claim | None
-    attempt_mono_s: float
+
+    @property
+    def claim(self) -> Claim | None: ...
+
+    @property
+    def attempt_mono_s(self) -> float:
+        """When the attempt under way was sent."""
+        ...
 
     @property
     def output_tokens(self) -> int: ...
@@ -213,7 +219,7 @@ class AdmissionQueue:
         limited: dict[str, ModelQueue] = {}
         known: set[Endpoint] = set()
         for model, queue in self._queues.items():
-            endpoints = [endpoint for pool in self._pools[model] for endpoint in self._endpoints(pool.name)]
+            endpoints = self.endpoints_of(model)
             known.update(endpoints)
             for endpoint in endpoints:
                 self._room(endpoint)
@@ -398,6 +404,10 @@ class AdmissionQueue:
                     held.end(RequestError(ErrorCode.NO_READY_ENDPOINT, message))
 
     # --- to see
+
+    def endpoints_of(self, model: str) -> list[Endpoint]:
+        """All endpoints of a model's pools."""
+        return [endpoint for pool in self._pools.get(model, ()) for endpoint in self._endpoints(pool.name)]
 
     @property
     def queues(self) -> Mapping[str, ModelQueue]:

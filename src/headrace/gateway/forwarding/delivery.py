@@ -11,10 +11,10 @@ from time import monotonic
 
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import InferenceRequest
-from headrace.domain.usage import UNKNOWN_USAGE
 from headrace.engines.contract import EngineError
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.endpoints.load import Claim
+from headrace.gateway.forwarding.attempt import Attempt
 from headrace.gateway.forwarding.attempt_request import attempt_body, attempt_head
 from headrace.gateway.forwarding.caller_stream import CallerStream
 from headrace.gateway.forwarding.core.bars import ResumeCause
@@ -27,7 +27,6 @@ from headrace.gateway.forwarding.ports import (
     Ending,
     ForwardingSettings,
     Meters,
-    Placement,
 )
 from headrace.gateway.forwarding.resumption import Resumption, begin_stream
 from headrace.gateway.forwarding.whole_answer import read_envelope, without_echo
@@ -62,12 +61,10 @@ class Delivery:
     """When the caller was last sent a heartbeat; before that, when its request was complete."""
     phase: Phase = PAUSE
     tried: tuple[Endpoint, ...] = ()
-    endpoint: Endpoint | None = None
-    """Where the attempt under way is, and is counted in flight."""
-    claim: Claim | None = None
-    """What the attempt under way holds there."""
-    placement: Placement | None = None
-    """What routing predicted of it."""
+    attempt: Attempt | None = None
+    """The one under way, until its answer is whole."""
+    first_claim: Claim | None = None
+    """Where admission has claimed a place for the first attempt."""
     sending: Sending | None = None
     pause: asyncio.TimerHandle | None = None
     stream: CallerStream | None = None
@@ -81,7 +78,6 @@ class Delivery:
     body_bytes: int = 0
     status: int = 0
     is_paused: bool = False
-    attempt_mono_s: float = 0.0
     last_block_mono_s: float = 0.0
 
     def hold(self) -> None:
@@ -92,7 +88,7 @@ class Delivery:
         """Make the first attempt, at the endpoint that admission has claimed for it, where it has; whatever happens
         then ends in `Ending`, once.
         """
-        self.claim = first
+        self.first_claim = first
         self.exchange.source = self
         self.settings.budget.count_request()
         if first is None:
@@ -110,6 +106,16 @@ class Delivery:
         self.tried = ()
         self.account.dispatched_mono_s = None
         return True
+
+    @property
+    def claim(self) -> Claim | None:
+        """What the attempt under way holds at its endpoint."""
+        return None if self.attempt is None else self.attempt.claim
+
+    @property
+    def attempt_mono_s(self) -> float:
+        """When the attempt under way was sent."""
+        return 0.0 if self.attempt is None else self.attempt.begun_mono_s
 
     @property
     def output_tokens(self) -> int:
@@ -154,31 +160,28 @@ class Delivery:
         body = attempt_body(request, endpoint, account.caller) if resumption is None else resumption.body
         name = b"%d%b" % (account.attempts, b"b" if fresh else b"")
         head = attempt_head(request, endpoint, self.extra_lines, name, len(body))
-        self.endpoint = endpoint
-        if self.claim is None:
-            self.claim = Claim(endpoint, request.estimated_input_tokens)
-        self.placement = self.settings.candidates.placed(request, endpoint)
+        claim, self.first_claim = self.first_claim, None
+        if claim is None:
+            had_tokens = 0 if resumption is None else resumption.had.tokens
+            claim = Claim(endpoint, request.estimated_input_tokens + had_tokens)
+        placement = self.settings.candidates.placed(request, endpoint)
+        self.attempt = Attempt(endpoint, claim, placement, now, endpoint.is_usable)
         endpoint.requests += 1
         self.phase = SENT
-        self.attempt_mono_s = now
         self.sending = endpoint.connections.send(head, body, self, fresh=fresh)
 
     def _leave_endpoint(self) -> None:
-        self.endpoint = None
-        claim, self.claim = self.claim, None
-        if claim is not None:
-            claim.free()
-        placement, self.placement = self.placement, None
-        if placement is not None:
-            placement.ended(UNKNOWN_USAGE, is_answered=False)
+        attempt, self.attempt = self.attempt, None
+        if attempt is not None:
+            attempt.leave()
 
     def cancel_attempt(self) -> None:
         """Close the attempt under way at its engine, which is how the engine learns that nobody waits any more."""
         sending, self.sending = self.sending, None
         if sending is not None:
             sending.cancel()
-            if self.endpoint is not None:
-                self.settings.meters.count_cancel(self.endpoint.endpoint_id)
+            if self.attempt is not None:
+                self.settings.meters.count_cancel(self.attempt.endpoint.endpoint_id)
         self._leave_endpoint()
 
     # --- the engine's side (AnswerReader)
@@ -198,9 +201,9 @@ class Delivery:
 
     def answer_bytes(self, data: bytes) -> None:
         self.last_block_mono_s = now = monotonic()
-        endpoint, phase = self.endpoint, self.phase
-        if endpoint is not None:
-            endpoint.last_byte_mono_s = now
+        attempt, phase = self.attempt, self.phase
+        if attempt is not None:
+            attempt.endpoint.last_byte_mono_s = now
         if phase is STREAM:
             self._stream_bytes(data, now)
         elif phase is not TAIL:
@@ -224,12 +227,12 @@ class Delivery:
 
     def answer_lost(self, reason: LossReason, detail: str) -> None:
         self.sending = None
-        endpoint = self.endpoint
-        if self.phase is TAIL or endpoint is None:
+        attempt = self.attempt
+        if self.phase is TAIL or attempt is None:
             self.phase = ENDED
         elif reason is LossReason.STALE:
             self._leave_endpoint()
-            self._send(endpoint, fresh=True)
+            self._send(attempt.endpoint, fresh=True)
         else:
             is_refused = reason is LossReason.CONNECT
             code = ErrorCode.CONNECT_FAILED if is_refused else ErrorCode.STREAM_BROKEN
@@ -260,9 +263,9 @@ class Delivery:
         self.ending.delivered(200, envelope.id)
 
     def _refused(self, status: int, body: bytes) -> None:
-        endpoint = self.endpoint
-        if endpoint is None:
+        if self.attempt is None:
             return
+        endpoint = self.attempt.endpoint
         error = endpoint.driver.translate_error(status, body)
         if RequestError(error.code, "").spec.may_fail_over:
             self._attempt_failed(error.code, f"status {status}", engine_error=error)
@@ -275,14 +278,14 @@ class Delivery:
     # --- streams
 
     def _stream_begun(self) -> None:
-        settings, endpoint, resumption = self.settings, self.endpoint, self.resumption
+        settings, attempt, resumption = self.settings, self.attempt, self.resumption
         if resumption is not None and self.stream is not None:
             self.stream.go_on(resumption.watch())
             if self.is_paused and self.sending is not None:
                 self.sending.pause()
             return
-        if endpoint is not None:
-            watch = begin_stream(self.request, endpoint, settings.resume)
+        if attempt is not None:
+            watch = begin_stream(self.request, attempt.endpoint, settings.resume)
             cutter = EventCutter(settings.event_bytes)
             self.stream = CallerStream(self.exchange, self.account, self.meters, self.reply_lines, watch, cutter)
 
@@ -295,11 +298,9 @@ class Delivery:
         except EventTooLargeError:
             self.cancel_and_fail(ErrorCode.STREAM_BROKEN, f"event larger than {self.settings.event_bytes} bytes")
             return
-        claim = self.claim
-        if claim is not None and claim.is_prefilling and stream.watch.output_events:
-            claim.first_token()
-            if self.placement is not None:
-                self.placement.first_token(now)
+        attempt = self.attempt
+        if attempt is not None and attempt.claim.is_prefilling and stream.watch.output_events:
+            attempt.first_token(now)
         if not has_more:
             return
         if stream.watch.error is not None:
@@ -326,9 +327,9 @@ class Delivery:
 
     def _engine_error(self, payload: bytes) -> None:
         """The engine said in its stream that it failed; what it sends after that (even `[DONE]`) is not success."""
-        endpoint = self.endpoint
-        if endpoint is None:
+        if self.attempt is None:
             return
+        endpoint = self.attempt.endpoint
         error = endpoint.driver.translate_error(500, payload)
         if RequestError(error.code, "").spec.may_fail_over:
             self.cancel_and_fail(ErrorCode.STREAM_BROKEN, "error event", engine_error=error)
@@ -354,15 +355,9 @@ class Delivery:
         self.phase = ENDED
 
     def _succeeded(self) -> None:
-        endpoint, self.endpoint = self.endpoint, None
-        if endpoint is not None:
-            endpoint.request_succeeded()
-        claim, self.claim = self.claim, None
-        if claim is not None:
-            claim.free()
-        placement, self.placement = self.placement, None
-        if placement is not None:
-            placement.ended(self.account.usage, is_answered=True)
+        attempt, self.attempt = self.attempt, None
+        if attempt is not None:
+            attempt.answered(self.account.usage)
 
     def cancel_and_fail(self, code: ErrorCode, detail: str, *, engine_error: EngineError | None = None) -> None:
         """The attempt under way is given up by the engine's fault."""
@@ -375,21 +370,16 @@ class Delivery:
         self, code: ErrorCode, detail: str, *, is_refused: bool = False, engine_error: EngineError | None = None
     ) -> None:
         """An attempt failed by the engine's fault: try again or end, as the core decides."""
-        settings, endpoint = self.settings, self.endpoint
-        if endpoint is None:
+        settings, attempt = self.settings, self.attempt
+        if attempt is None:
             return
         now = monotonic()
         self.note_usage()
-        self._leave_endpoint()
+        self.attempt, endpoint = None, attempt.endpoint
+        budgets = (settings.budget, settings.resume.budget)
         # One request blames an endpoint once, however often it tries there: a poisonous request ejects nobody.
         is_blamed = is_refused or self.tried.count(endpoint) == 1
-        if engine_error is not None and engine_error.is_leaving:
-            is_out = endpoint.engine_is_leaving(engine_error.message, now)
-        else:
-            is_out = is_blamed and endpoint.request_failed(detail, now, is_refused=is_refused)
-        if is_out:
-            settings.budget.add_reserve(endpoint.in_flight + 1)
-            settings.resume.budget.add_reserve(endpoint.in_flight + 1)
+        attempt.failed(detail, now, budgets, is_blamed=is_blamed, is_refused=is_refused, engine_error=engine_error)
         self.account.detail = f"{endpoint.endpoint_id}: {detail}"
         if self.stream is not None and self.stream.has_sent:
             if is_refused and self.resumption is not None:
@@ -503,5 +493,5 @@ class Delivery:
             self.end(error)
 
     def __repr__(self) -> str:
-        where = self.endpoint.endpoint_id if self.endpoint else "nowhere"
+        where = self.attempt.endpoint.endpoint_id if self.attempt else "nowhere"
         return f"Delivery({self.phase.name} at {where}, attempts={self.account.attempts})"

@@ -4,6 +4,7 @@ from random import random
 
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.gateway.endpoints.endpoint import Endpoint
+from headrace.gateway.forwarding.attempt import Attempt
 from headrace.gateway.forwarding.caller_stream import HEARTBEAT, CallerStream
 from headrace.gateway.forwarding.core.bars import ResumeBar, ResumeCause
 from headrace.gateway.forwarding.core.patience import judge_stall, judge_unanswered
@@ -25,23 +26,23 @@ def tend(delivery: Delivery, now_mono_s: float) -> None:
     if delivery.deadline_mono_s is not None and now_mono_s > delivery.deadline_mono_s:
         delivery.end(RequestError(ErrorCode.DEADLINE_EXCEEDED, "the deadline of x-request-timeout passed"))
         return
-    if delivery.endpoint is not None:
-        if delivery.claim is not None:
-            delivery.claim.grow(delivery.output_tokens)
-        _check_silence(delivery, delivery.endpoint, now_mono_s)
-    if delivery.phase is STREAM and delivery.stream is not None and delivery.endpoint is not None:
-        _tend_stream(delivery, delivery.stream, delivery.endpoint, now_mono_s)
+    if delivery.attempt is not None:
+        delivery.attempt.claim.grow(delivery.output_tokens)
+        _check_silence(delivery, delivery.attempt, now_mono_s)
+    if delivery.phase is STREAM and delivery.stream is not None and delivery.attempt is not None:
+        _tend_stream(delivery, delivery.stream, delivery.attempt.endpoint, now_mono_s)
     heartbeat_s = delivery.settings.heartbeat_s
     is_stream = delivery.request.is_stream
     if heartbeat_s is not None and is_stream and now_mono_s - _last_sent(delivery) > heartbeat_s:
         _send_heartbeat(delivery, now_mono_s)
 
 
-def _check_silence(delivery: Delivery, endpoint: Endpoint, now_mono_s: float) -> None:
-    plan, stream = endpoint.plan, delivery.stream
+def _check_silence(delivery: Delivery, attempt: Attempt, now_mono_s: float) -> None:
+    endpoint, stream = attempt.endpoint, delivery.stream
+    plan = endpoint.plan
     if delivery.phase is SENT:
         bound_s = plan.first_token_timeout_s if delivery.request.is_stream else plan.answer_timeout_s
-        silence = judge_unanswered(now_mono_s - delivery.attempt_mono_s, bound_s)
+        silence = judge_unanswered(now_mono_s - attempt.begun_mono_s, bound_s)
     elif not delivery.is_paused:
         is_kept = stream is not None and stream.watch.kept is not None
         bound_s = (plan.resume_stall_s if is_kept else None) or plan.stall_timeout_s

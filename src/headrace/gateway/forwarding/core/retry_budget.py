@@ -1,6 +1,6 @@
 """The retry budget: bounds repeated attempts to a share of recent requests, so that a dying pool is not hammered.
 
-The death of an endpoint adds a reserve of what was in flight there, so that one death can be absorbed whole.
+Each request that was in flight at an endpoint which died brings a reserve, so that one death can be absorbed whole.
 """
 
 WINDOW_S = 10.0
@@ -39,7 +39,7 @@ class RetryBudget:
         self._requests += 1
 
     def add_reserve(self, attempts: int) -> None:
-        """An endpoint died with so many requests in flight: each may be tried once more."""
+        """An endpoint died under so many requests: each may be tried once more."""
         self._reserve += attempts
 
     def try_retry(self, now_mono_s: float) -> bool:

@@ -99,6 +99,12 @@ CASES = {
     + "    engine: tensorrt-llm\n    parallel: {tensor: 4}\n    container: {engine_version: 1.2.1}\n",
     "tensorrt-pytorch-1.2": POOL
     + "    engine: tensorrt-llm\n    container: {engine_version: 1.2.1}\n    kubernetes: {tensorrt: pytorch}\n",
+    "tensorrt-triton": POOL
+    + "    engine: tensorrt-llm\n"
+    + "    memory: {fraction: 0.8, of: free}\n"
+    + "    container: {engine_version: 1.2.1, image: 'nvcr.io/nvidia/tritonserver:25.12-trtllm-python-py3'}\n"
+    + "    kubernetes: {tensorrt: triton}\n"
+    + "deployment: {kubernetes: {pod_monitors: true}}\n",
     "read-only-volume": POOL + "    engine: vllm\ndeployment: {models: {claim: weights, access: ReadOnlyMany}}\n",
 }
 """Name -> declaration."""
@@ -153,6 +159,19 @@ REFUSED = {
         "pools.main.engine=tensorrt-llm",
         "pools.main.container.engine_version=1.2.1",
         "deployment.models.access=ReadOnlyMany",
+    ),
+    "Triton without its image": (
+        "pools.main.engine=tensorrt-llm",
+        "pools.main.container.engine_version=1.2.1",
+        "pools.main.kubernetes.tensorrt=triton",
+    ),
+    "Triton on several GPUs, with what it lacks": (
+        "pools.main.engine=tensorrt-llm",
+        "pools.main.container={engine_version: 1.2.1, image: 'nvcr.io/nvidia/tritonserver:25.12-trtllm-python-py3'}",
+        "pools.main.kubernetes.tensorrt=triton",
+        "pools.main.parallel.tensor=2",
+        "pools.main.parsers.tool=qwen3",
+        "pools.main.prefix_cache.enabled=true",
     ),
     "TensorRT for another engine": ("pools.main.kubernetes.tensorrt=pytorch",),
     "nodes that are not equal": ("pools.main.parallel.tensor=12", "pools.main.placement.gpus_per_node=8"),

@@ -14,6 +14,7 @@ from headrace.declaration.fields import has_mark
 from headrace.declaration.lint import GATEWAYS_TOO, OWN_ONLY
 from headrace.declaration.model import Declaration
 from headrace.declaration.problem import KeyPath, dotted
+from headrace.domain.endpoint import EngineKind
 from headrace.fleet.deploy.render.core.model import SecretFile
 from headrace.fleet.deploy.render.core.yaml_text import yaml_text
 
@@ -34,6 +35,10 @@ class Reach:
     endpoints: tuple[str, ...]
     by_dns: bool = False
     """One name that stands for every replica."""
+    engine: EngineKind | None = None
+    """As which it is spoken to, where that is not the pool's engine."""
+    served_model: str | None = None
+    """What it calls the model, where that is not as declared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +143,10 @@ def _pool(
     for key in GATEWAYS_TOO:
         if (held := getattr(pool.options, key)) is not None and (key in section or _is_special(declaration, name, key)):
             kept[key] = held.model_dump(exclude_unset=True)
+    if reach.engine is not None:
+        kept = {key: value for key, value in kept.items() if key not in GATEWAYS_TOO} | {"engine": reach.engine.value}
+    if reach.served_model is not None:
+        kept["served_model"] = reach.served_model
     kept["endpoints"] = list(reach.endpoints)
     if reach.by_dns:
         kept["discover"] = "dns"

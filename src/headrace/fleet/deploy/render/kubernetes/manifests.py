@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from headrace.declaration.addresses import is_loopback, parse_listen
-from headrace.declaration.model import Declaration
+from headrace.domain.endpoint import EngineKind
 from headrace.fleet.deploy.render.core.gateway_declaration import Reach
 from headrace.fleet.deploy.render.core.model import (
     GatewayWorkload,
@@ -32,6 +32,7 @@ from headrace.fleet.deploy.render.kubernetes.scaling import scaler_of
 from headrace.fleet.deploy.render.kubernetes.services import companions_of, pods_service
 from headrace.fleet.deploy.render.kubernetes.shared_objects import shared_objects, store_objects
 from headrace.fleet.deploy.render.kubernetes.tensorrt_build import build_objects, serving_node, tensorrt_notes
+from headrace.fleet.deploy.render.kubernetes.triton import SERVED_MODEL, by_triton, is_triton
 
 BASE = "base"
 MADE_BY = "Made by `headrace render kubernetes`: change the declaration and render again."
@@ -51,7 +52,7 @@ def render_kubernetes(request: RenderRequest) -> Rendered:
         notes += environment_notes(cluster, engines.workloads, has_database=has_database(declaration))
     if _has_error(notes):
         return Rendered(files=(), notes=tuple(notes))
-    gateway = _gateway(declaration, request.folder, engines.workloads) if request.pool is None else None
+    gateway = _gateway(cluster, request.folder, engines.workloads) if request.pool is None else None
     objects = list(all_objects(cluster, engines.workloads, gateway))
     notes += object_notes(objects)
     if _has_error(notes):
@@ -64,12 +65,10 @@ def _has_error(notes: Sequence[RenderNote]) -> bool:
     return any(note.severity is Severity.ERROR for note in notes)
 
 
-def _gateway(declaration: Declaration, folder: str, workloads: Sequence[Workload]) -> GatewayWorkload:
+def _gateway(cluster: Cluster, folder: str, workloads: Sequence[Workload]) -> GatewayWorkload:
+    declaration = cluster.declaration
     host, port = parse_listen(declaration.gateway.control)
-    reaches = {
-        workload.pool: Reach(endpoints=(f"http://{pods_service(workload)}:{workload.http_port}",), by_dns=True)
-        for workload in workloads
-    }
+    reaches = {workload.pool: _reach(cluster, workload) for workload in workloads}
     return make_gateway(
         declaration,
         reaches,
@@ -80,6 +79,13 @@ def _gateway(declaration: Declaration, folder: str, workloads: Sequence[Workload
     )
 
 
+def _reach(cluster: Cluster, workload: Workload) -> Reach:
+    url = f"http://{pods_service(workload)}:{workload.http_port}"
+    if is_triton(cluster, workload):
+        return Reach(endpoints=(url,), by_dns=True, engine=EngineKind.OPENAI, served_model=SERVED_MODEL)
+    return Reach(endpoints=(url,), by_dns=True)
+
+
 def all_objects(
     cluster: Cluster, workloads: Sequence[Workload], gateway: GatewayWorkload | None
 ) -> Iterator[KubeObject]:
@@ -87,9 +93,10 @@ def all_objects(
     yield from shared_objects(cluster, workloads, has_gateway=gateway is not None)
     for workload in workloads:
         yield from build_objects(cluster, workload)
-        yield from controllers_of(cluster, workload, serving_node(cluster, workload))
-        yield from companions_of(cluster, workload)
-        yield from scaler_of(cluster, workload)
+        shown = by_triton(cluster, workload)
+        yield from controllers_of(cluster, shown, serving_node(cluster, workload))
+        yield from companions_of(cluster, shown)
+        yield from scaler_of(cluster, shown)
     if gateway is not None:
         yield from store_objects(cluster)
         yield from gateway_objects(cluster, gateway, keeps_state=not has_database(cluster.declaration))

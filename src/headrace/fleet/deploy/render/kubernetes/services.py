@@ -27,6 +27,7 @@ from headrace.fleet.deploy.render.kubernetes.objects import (
     own_selector,
     pool_selector,
 )
+from headrace.fleet.deploy.render.kubernetes.triton import METRICS_PATH, is_triton
 
 
 def pods_service(workload: Workload) -> str:
@@ -146,13 +147,14 @@ def _pod_monitor(cluster: Cluster, workload: Workload) -> Iterator[KubeObject]:
     table = driver_for(workload.engine).metrics
     if table is None or not cluster.pool(workload).options.telemetry.metrics:
         return
+    path = METRICS_PATH if is_triton(cluster, workload) else table.path
     tree: Tree = {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PodMonitor",
         "metadata": cluster.metadata(object_name(workload.pool), _labels(cluster, workload)),
         "spec": {
             "selector": {"matchLabels": serving_selector(cluster, workload)},
-            "podMetricsEndpoints": [{"port": "http", "path": table.path, "interval": "15s"}],
+            "podMetricsEndpoints": [{"port": "http", "path": path, "interval": "15s"}],
             "podTargetLabels": ["headrace/pool"],
         },
     }

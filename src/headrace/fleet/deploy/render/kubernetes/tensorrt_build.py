@@ -37,8 +37,16 @@ from headrace.fleet.deploy.render.kubernetes.objects import (
     pool_selector,
     shared_labels,
 )
+from headrace.fleet.deploy.render.kubernetes.triton import (
+    REPOSITORY,
+    build_image,
+    by_triton,
+    free_fraction,
+    is_triton,
+    triton_notes,
+)
 
-Serving = Literal["pytorch", "engine"]
+Serving = Literal["pytorch", "engine", "triton"]
 LAST_WITH_ENGINES = (1, 2)
 """Source: TensorRT-LLM docs/source/legacy/tensorrt-backend-removal.md: newer versions have no engines."""
 SCRIPT = "trtllm_engine.py"
@@ -69,7 +77,7 @@ class BuildPlan:
 def serving_of(cluster: Cluster, workload: Workload) -> Serving:
     """Return how TensorRT-LLM serves this pool: what is declared, else what its version is for."""
     declared = cluster.pool_settings(workload).tensorrt
-    if declared in ("pytorch", "engine"):
+    if declared != "auto":
         return declared
     return "engine" if has_engines(workload) else "pytorch"
 
@@ -81,7 +89,7 @@ def has_engines(workload: Workload) -> bool:
 
 def is_built(cluster: Cluster, workload: Workload) -> bool:
     """Whether a Job builds an engine for this pool."""
-    return workload.engine is EngineKind.TENSORRT_LLM and serving_of(cluster, workload) == "engine"
+    return workload.engine is EngineKind.TENSORRT_LLM and serving_of(cluster, workload) != "pytorch"
 
 
 def tensorrt_notes(cluster: Cluster, workload: Workload) -> Iterator[RenderNote]:
@@ -100,13 +108,14 @@ def tensorrt_notes(cluster: Cluster, workload: Workload) -> Iterator[RenderNote]
             "is needed beside image: up to 1.2 an engine is built first, newer versions serve the weights themselves",
             "Give it, or kubernetes.tensorrt",
         )
-    elif settings.tensorrt == "engine" and version is not None and not has_engines(workload):
+    elif settings.tensorrt in ("engine", "triton") and version is not None and not has_engines(workload):
         yield _error(
             f"{key}.kubernetes.tensorrt",
-            f"is engine, but TensorRT-LLM {version} has no engines: they ended with 1.2",
+            f"is {settings.tensorrt}, but TensorRT-LLM {version} has no engines: they ended with 1.2",
             "Declare container.engine_version 1.2.1, or tensorrt: pytorch",
         )
     elif is_built(cluster, workload):
+        yield from triton_notes(cluster, workload)
         if cluster.declaration.deployment.models.access == "ReadOnlyMany":
             yield _error("deployment.models.access", "is ReadOnlyMany, but an engine is built onto the volume")
         if workload.nodes == 1 and _convert_script(cluster, workload) is None:
@@ -138,6 +147,8 @@ def plan_of(cluster: Cluster, workload: Workload) -> BuildPlan:
     root = PurePosixPath(cluster.declaration.deployment.models.mount_path)
     engine_dir = root / "engines" / f"{object_name(workload.pool)}-{name}"
     plan["engine_dir"] = str(engine_dir)
+    if is_triton(cluster, workload):  # after the name, since it changes nothing of the engine
+        plan["kv_fraction"] = free_fraction(workload.args)
     return BuildPlan(text=json.dumps(plan, indent=1, sort_keys=True) + "\n", engine_dir=engine_dir)
 
 
@@ -146,15 +157,8 @@ def serving_node(cluster: Cluster, workload: Workload) -> Node:
     if not is_built(cluster, workload):
         return ONLY_NODE
     plan, (python, script, plan_file) = plan_of(cluster, workload), _script_words()
-    verb, model_dir, *rest = workload.args
-    served = [
-        *workload.image.command,
-        verb,
-        str(plan.engine_dir),
-        *("--backend", "tensorrt"),
-        *("--tokenizer", model_dir),
-    ]
-    mount = {"name": "build", "mountPath": str(BUILD_DIR), "readOnly": True}
+    mount: Tree = {"name": "build", "mountPath": str(BUILD_DIR), "readOnly": True}
+    repository: Tree | None = {"name": "repository", "emptyDir": {}} if is_triton(cluster, workload) else None
     waits: Tree = {
         "name": "wait-for-engine",
         "image": Noted(workload.image.reference, workload.image.origin),
@@ -166,15 +170,45 @@ def serving_node(cluster: Cluster, workload: Workload) -> Node:
     }
     return Node(
         command=[python],
-        arguments=[
-            *(script, "serve", "--plan", plan_file, "--"),
-            *served,
-            *noted_arguments(cluster, workload, rest),
+        arguments=[script, "serve", "--plan", plan_file, "--", *_served_words(cluster, workload, plan)],
+        init=[
+            Noted(waits, "Its GPUs are taken meanwhile: apply the Job first where it needs the same ones"),
+            *([] if repository is None else [_repository_container(cluster, workload, mount)]),
         ],
-        init=[Noted(waits, "Its GPUs are taken meanwhile: apply the Job first where it needs the same ones")],
-        mounts=[mount],
-        volumes=[{"name": "build", "configMap": {"name": _config_name(workload)}}],
+        mounts=[mount, *([] if repository is None else [{"name": "repository", "mountPath": REPOSITORY}])],
+        volumes=[
+            {"name": "build", "configMap": {"name": _config_name(workload)}},
+            *([] if repository is None else [repository]),
+        ],
     )
+
+
+def _served_words(cluster: Cluster, workload: Workload, plan: BuildPlan) -> list[object]:
+    """Return the command that serves the engine, once it is checked."""
+    if is_triton(cluster, workload):
+        shown = by_triton(cluster, workload)
+        return [*shown.image.command, *shown.args]
+    verb, model_dir, *rest = workload.args
+    own = [*workload.image.command, verb, str(plan.engine_dir), "--backend", "tensorrt", "--tokenizer", model_dir]
+    return [*own, *noted_arguments(cluster, workload, rest)]
+
+
+def _repository_container(cluster: Cluster, workload: Workload, mount: Tree) -> Tree:
+    """Return the init container that copies Triton's templates and fills them."""
+    python, script, plan_file = _script_words()
+    return {
+        "name": "fill-repository",
+        "image": Noted(workload.image.reference, workload.image.origin),
+        "command": [python],
+        "args": [script, "repository", "--plan", plan_file, "--folder", REPOSITORY],
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": rights_of(cluster, workload),
+        "volumeMounts": [
+            _models_mount(cluster, is_read_only=True),
+            mount,
+            {"name": "repository", "mountPath": REPOSITORY},
+        ],
+    }
 
 
 def build_objects(cluster: Cluster, workload: Workload) -> Iterator[KubeObject]:
@@ -221,10 +255,13 @@ def script_text() -> str:
 def _job_pod(cluster: Cluster, workload: Workload) -> Tree:
     python, script, plan_file = _script_words()
     placement = workload.placement
+    image, origin = workload.image.reference, workload.image.origin
+    if is_triton(cluster, workload):
+        image, origin = str(build_image(workload)), f"pools.{workload.pool}.container.engine_version"
     resources = resources_of(cluster, workload, gpus=1, gpu_origin="ranks are built one after another")
     container: Tree = {
         "name": "build",
-        "image": Noted(workload.image.reference, workload.image.origin),
+        "image": Noted(image, origin),
         "command": [python],
         "args": [script, "build", "--plan", plan_file],
         "resources": resources,

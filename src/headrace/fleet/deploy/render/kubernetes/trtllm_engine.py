@@ -2,6 +2,7 @@
 
 `build --plan F` converts and builds what the plan says, once; `wait --plan F` ends when it is there; `serve --plan F --
 COMMAND...` refuses an engine that was made for another GPU, version or layout, or whose files have changed.
+`repository --plan F --folder D` copies and fills Triton's templates, where Triton serves it.
 """
 
 import argparse
@@ -43,6 +44,8 @@ class Plan:
     max_num_tokens: int
     max_batch_size: int
     timeout_s: int
+    kv_fraction: str | None = None
+    """Of Triton: share of free memory for the KV cache."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +65,12 @@ class RefusedError(Exception):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return 0 when it is done, 1 when it is refused; `serve` does not return."""
     parser = argparse.ArgumentParser(prog="trtllm_engine.py")
-    parser.add_argument("step", choices=("build", "wait", "serve"))
+    parser.add_argument("step", choices=("build", "wait", "serve", "repository"))
     parser.add_argument("--plan", required=True, type=Path)
     parser.add_argument("--timeout-s", type=float, default=7200)
+    parser.add_argument("--folder", type=Path, help="of `repository`: where Triton finds its models")
+    parser.add_argument("--templates", type=Path, default=Path("/app/all_models/inflight_batcher_llm"))
+    parser.add_argument("--fill", default="/app/tools/fill_template.py", help="Triton's own filler of templates")
     words = list(sys.argv[1:] if arguments is None else arguments)
     end = words.index("--") if "--" in words else len(words)
     command = words[end + 1 :]
@@ -75,6 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             build(plan)
         elif options.step == "wait":
             wait(plan, options.timeout_s)
+        elif options.step == "repository":
+            fill_repository(plan, options.folder, options.templates, options.fill)
         else:
             serve(plan, command)
     except RefusedError as error:
@@ -159,6 +167,51 @@ def serve(plan: Plan, command: Sequence[str]) -> None:
     os.execvp(command[0], list(command))  # noqa: S606 # the pod's own command
 
 
+def fill_repository(plan: Plan, folder: Path, templates: Path, fill: str) -> None:
+    """Copy Triton's templates and fill them with its own tool."""
+    if not templates.is_dir():
+        raise RefusedError(f"{templates} is not in this image: it is not one of Triton with TensorRT-LLM")
+    shutil.copytree(templates, folder, dirs_exist_ok=True)
+    shutil.rmtree(folder / "ensemble", ignore_errors=True)  # tensorrt_llm_bls does the same
+    deadline_mono_s = time.monotonic() + plan.timeout_s
+    for model, values in repository_values(plan).items():
+        given = ",".join(f"{name}:{value}" for name, value in values.items())
+        run([sys.executable, fill, "-i", str(folder / model / "config.pbtxt"), given], deadline_mono_s)
+
+
+def repository_values(plan: Plan) -> dict[str, dict[str, object]]:
+    """Return what the templates of each model are filled with."""
+    batch: dict[str, object] = {"triton_max_batch_size": plan.max_batch_size}
+    tokenizer: dict[str, object] = {"tokenizer_dir": plan.model_dir, **batch}
+    types: dict[str, object] = {"logits_datatype": "TYPE_FP32", "prompt_embedding_table_data_type": "TYPE_FP16"}
+    cache: dict[str, object] = {} if plan.kv_fraction is None else {"kv_cache_free_gpu_mem_fraction": plan.kv_fraction}
+    return {
+        "preprocessing": {**tokenizer, "preprocessing_instance_count": 1, "max_queue_size": 0},
+        "postprocessing": {**tokenizer, "postprocessing_instance_count": 1},
+        "tensorrt_llm_bls": {
+            **batch,
+            **types,
+            "decoupled_mode": True,
+            "bls_instance_count": 1,
+            "accumulate_tokens": False,
+        },
+        "tensorrt_llm": {
+            "triton_backend": "tensorrtllm",
+            **batch,
+            "decoupled_mode": True,
+            "max_beam_width": 1,
+            "engine_dir": plan.engine_dir,
+            "batching_strategy": "inflight_fused_batching",
+            "max_queue_size": 0,
+            "max_queue_delay_microseconds": 1000,
+            "exclude_input_in_output": True,
+            **types,
+            **cache,
+            "encoder_input_features_data_type": "TYPE_FP16",
+        },
+    }
+
+
 def mismatches(plan: Plan, machine: Machine, target: Path) -> Iterator[str]:
     """Yield in what the engine differs from the plan, this machine, or from what was built."""
     try:
@@ -168,7 +221,9 @@ def mismatches(plan: Plan, machine: Machine, target: Path) -> Iterator[str]:
         yield f"{METADATA} cannot be read ({error})"
         return
     for field in fields(Plan):
-        if field.name not in ("engine_dir", "timeout_s") and planned.get(field.name) != getattr(plan, field.name):
+        if field.name not in ("engine_dir", "timeout_s", "kv_fraction") and planned.get(field.name) != getattr(
+            plan, field.name
+        ):
             yield f"built with {field.name} {planned.get(field.name)}, declared is {getattr(plan, field.name)}"
     for name in ("tensorrt_llm", "tensorrt"):
         if built.get(name) != getattr(machine, name):

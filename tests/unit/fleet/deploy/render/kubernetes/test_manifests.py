@@ -344,6 +344,22 @@ def test_up_to_1_2_an_engine_is_built_first() -> None:
         assert not any(one["kind"] == "Job" for one in golden(newer))
 
 
+def test_triton_serves_an_engine_that_is_checked() -> None:
+    """TensorRT-LLM's own image builds; Triton's repository is filled, and the gateway speaks OpenAI to it."""
+    documents = golden("tensorrt-triton.yaml")
+    job = next(one for one in documents if one["kind"] == "Job")
+    assert pods_of(job)[0]["containers"][0]["image"] == "nvcr.io/nvidia/tensorrt-llm/release:1.2.1"
+    pod = pods_of(find(documents, "Deployment", "main"))[0]
+    assert [one["name"] for one in pod["initContainers"]] == ["fetch-model", "wait-for-engine", "fill-repository"]
+    words = pod["containers"][0]["args"]
+    assert words[words.index("--") + 1 :][:2] == ["python3", "/opt/tritonserver/python/openai/openai_frontend/main.py"]
+    assert pod["containers"][0]["readinessProbe"]["httpGet"]["path"] == "/health/ready"
+    gateway = yaml.safe_load(find(documents, "ConfigMap", "gateway")["data"]["headrace.yaml"])
+    assert gateway["pools"]["main"]["engine"] == "openai"
+    assert gateway["pools"]["main"]["served_model"] == "tensorrt_llm_bls"
+    assert find(documents, "PodMonitor", "main")["spec"]["podMetricsEndpoints"][0]["path"] == "/metrics"
+
+
 def test_a_changed_engine_is_another_job(tmp_path: Path) -> None:
     """A Job cannot be changed: what is built differently has another name and another folder."""
     text = CASES["tensorrt-engine"]

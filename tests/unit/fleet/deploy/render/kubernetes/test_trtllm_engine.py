@@ -115,7 +115,7 @@ def built(image: Image) -> Image:
 def test_an_engine_is_converted_built_and_described(built: Image) -> None:
     """The engine appears whole, with what it was made from, by what, and for which GPU; nothing else is left."""
     metadata = json.loads((built.engine / "headrace-engine.json").read_text())
-    assert metadata["plan"] == built.plan
+    assert metadata["plan"] == {**built.plan, "kv_fraction": None}
     assert metadata["machine"]["compute_capabilities"] == ["9.0", "9.0"]
     assert metadata["machine"]["gpu_names"][0] == "NVIDIA H100 80GB HBM3"
     assert metadata["machine"]["tensorrt_llm"] == "1.2.1"
@@ -237,6 +237,51 @@ def test_a_machine_without_gpu_is_refused(image: Image) -> None:
     done = image.run("build")
     assert done.returncode == 1
     assert "no GPU is seen here" in done.stdout
+
+
+FILL = """\
+import pathlib, sys
+assert sys.argv[1] == "-i"
+path = pathlib.Path(sys.argv[2])
+text = path.read_text()
+for pair in sys.argv[3].split(","):
+    name, _, value = pair.partition(":")
+    text = text.replace("${" + name + "}", value)
+path.write_text(text)
+"""
+
+
+def test_tritons_repository_is_filled(image: Image) -> None:
+    """Templates are copied and filled by Triton's own tool; the ensemble, which is not served, is left out."""
+    templates = image.root / "all_models"
+    for model in ("ensemble", "preprocessing", "postprocessing", "tensorrt_llm_bls", "tensorrt_llm"):
+        (templates / model).mkdir(parents=True)
+        (templates / model / "config.pbtxt").write_text(
+            "${triton_max_batch_size} ${tokenizer_dir} ${engine_dir} ${kv_cache_free_gpu_mem_fraction}"
+        )
+    (image.root / "fill.py").write_text(FILL)
+    image.plan["kv_fraction"] = "0.8"
+    more = [
+        "--folder",
+        str(image.root / "repository"),
+        "--templates",
+        str(templates),
+        "--fill",
+        str(image.root / "fill.py"),
+    ]
+    done = image.run("repository", *more)
+    assert done.returncode == 0, done.stdout + done.stderr
+    made = {path.parent.name: path.read_text().split() for path in (image.root / "repository").rglob("config.pbtxt")}
+    assert sorted(made) == ["postprocessing", "preprocessing", "tensorrt_llm", "tensorrt_llm_bls"]
+    assert made["preprocessing"][:2] == ["64", image.plan["model_dir"]]
+    assert made["tensorrt_llm"][2:] == [image.plan["engine_dir"], "0.8"]
+
+
+def test_an_image_without_triton_is_refused(image: Image) -> None:
+    """Triton's templates are in Triton's image alone."""
+    done = image.run("repository", "--folder", str(image.root / "r"), "--templates", str(image.root / "none"))
+    assert done.returncode == 1
+    assert "it is not one of Triton with TensorRT-LLM" in done.stdout
 
 
 def test_waiting_ends_with_the_build(image: Image) -> None:

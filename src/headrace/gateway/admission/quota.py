@@ -216,10 +216,9 @@ class Quota:
         known = self._purses.get(caller.key_id)
         purse = known[1] if known is not None and known[0] is caller else self.purse_of(caller, now_mono_s)
         choices = choices_of(request) if "n" in request.fields else 1
-        output_tokens = request.output_limit_tokens
-        if output_tokens is None and purse.meters:
-            output_tokens = self._expected_output(request)
-        amounts = self._amounts(request, purse, (output_tokens or 0) * choices)
+        limit = request.output_limit_tokens
+        output_tokens = self._expected_output(request, purse, choices) if limit is None else limit * choices
+        amounts = self._amounts(request, purse, output_tokens)
         if purse.meters:
             reserved = purse.try_reserve(amounts, now_mono_s)
             if isinstance(reserved, Shortage):
@@ -279,7 +278,7 @@ class Quota:
             gpu_s = self._gpu_s(pool, input_tokens, cached, output_tokens)
         tariff = self._tariffs.get(request.requested_model)
         cost = 0 if tariff is None else tariff.cost_nanos(input_tokens, cached, output_tokens, gpu_s)
-        if reservation.purse.meters:
+        if reservation.purse.meters or reservation.late_slots:
             gpu_us = 0 if gpu_s is None else round(gpu_s * MICROSECONDS)
             reservation.settle([1, input_tokens, output_tokens, gpu_us, 0, 0, 0, 0, cost, cost], now_mono_s)
         if gpu_s is None and tariff is None:
@@ -347,11 +346,13 @@ class Quota:
             return None
         return speed.gpu_s(input_tokens=input_tokens, cached_input_tokens=cached, output_tokens=output_tokens)
 
-    def _expected_output(self, request: InferenceRequest) -> int:
-        if request.dialect is EMBEDDINGS:
-            return 0
+    def _expected_output(self, request: InferenceRequest, purse: Purse, choices: int) -> int:
+        """Of a request without a limit; not more than could ever be reserved, so that small limits serve it too."""
         lengths = self._lengths.get(request.requested_model)
-        return lengths.expected_tokens if lengths is not None else 0
+        if lengths is None or not purse.meters or request.dialect is EMBEDDINGS:
+            return 0
+        expected, most = lengths.expected_tokens * choices, purse.most_output_tokens
+        return expected if most is None or expected < most else most
 
     def _learn(self, request: InferenceRequest, output_tokens: int) -> None:
         lengths = self._lengths.get(request.requested_model)

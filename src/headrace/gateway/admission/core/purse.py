@@ -37,7 +37,7 @@ def no_amounts() -> Amounts:
 class Purse:
     """All meters that a caller is under, the widest level first, and the tightest caps of a single request."""
 
-    __slots__ = ("caps", "headers", "meters", "needs_bill")
+    __slots__ = ("caps", "headers", "meters", "most_output_tokens", "needs_bill")
 
     def __init__(self, meters: Sequence[Meter], caps: RequestCaps | None) -> None:
         self.meters = tuple((INDEX[meter.limit_id.unit], meter) for meter in meters)
@@ -45,6 +45,9 @@ class Purse:
         """None where nothing is capped."""
         self.needs_bill = any(index in (GPU, DAY, MONTH) for index, _ in self.meters)
         """A level limits GPU time or money, so that what a request may cost has to be known before."""
+        outputs = [meter.amount for index, meter in self.meters if index == OUTPUT]
+        self.most_output_tokens = max(min(outputs), 1) if outputs else None
+        """No more is reserved for an answer whose length nobody knows; None: no level limits output."""
         self.headers = RateHeaders(
             [meter for index, meter in self.meters if index == REQUESTS],
             [meter for index, meter in self.meters if index in (INPUT, OUTPUT)],

@@ -13,6 +13,7 @@ import msgspec
 
 from headrace.control_api.operations import InstanceStatus, ReloadReport, RestartReport
 from headrace.domain.operator_error import OperatorError
+from headrace.domain.queue_status import QueueStatus
 from headrace.fleet.deploy.state_files import SupervisorFile, find_supervisor
 from headrace.settings import Settings
 from headrace.tenancy.quota_view import LimitView
@@ -99,6 +100,10 @@ class ControlClient:
     def restart(self, replica: str) -> RestartReport:
         path = f"/api/v1/replicas/{quote(replica)}/restart"
         return self._ask("POST", path, RestartReport, accepted=(200, 409))
+
+    def queues(self) -> tuple[QueueStatus, ...]:
+        """The queue of each model."""
+        return self._ask("GET", "/api/v1/queue", tuple[QueueStatus, ...])
 
     def limits(self, path: str, query: dict[str, str]) -> tuple[LimitView, ...]:
         """What `path`, quota or budget, says of the limits that `query` asks for."""

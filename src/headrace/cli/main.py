@@ -52,6 +52,7 @@ VERBS = MappingProxyType(
         "tenants": Verb("headrace.cli.tenants:app", "Show, make, change and suspend tenants.", GOVERN),
         "keys": Verb("headrace.cli.keys:app", "Make, change, suspend and end API keys.", GOVERN),
         "quota": Verb("headrace.cli.quota:app", "Show limits, what is used of them and what is left.", GOVERN),
+        "queue": Verb("headrace.cli.queue:app", "Show who waits for which model, since when and why.", GOVERN),
         "budget": Verb("headrace.cli.budget:app", "Show what was spent of each budget.", GOVERN),
         "audit": Verb("headrace.cli.audit:app", "Show who changed what, and when.", GOVERN),
         "usage": Verb("headrace.cli.usage:app", "Show who used how much.", GOVERN),

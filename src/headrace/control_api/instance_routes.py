@@ -59,6 +59,11 @@ async def show_models(_request: Request, context: ControlContext) -> Response:
     return answer_json("models", (await context.operations.status()).models)
 
 
+async def show_queues(_request: Request, context: ControlContext) -> Response:
+    """Who waits for which model, since when and why, over all gateway workers."""
+    return answer_json("queue", await context.operations.queues())
+
+
 async def show_endpoints(_request: Request, context: ControlContext) -> Response:
     """Every endpoint over all gateway workers."""
     return answer_json("endpoints", (await context.operations.status()).endpoints)

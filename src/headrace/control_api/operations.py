@@ -8,6 +8,7 @@ import msgspec
 
 from headrace.declaration.load import Loaded
 from headrace.declaration.model import Declaration
+from headrace.domain.queue_status import QueueStatus
 from headrace.domain.quota_status import LimitStatus
 from headrace.domain.worker import WorkerStatus
 
@@ -182,6 +183,10 @@ class Operations(Protocol):
 
     async def callers_changed(self) -> None:
         """A key, tenant or organisation was changed: tell the workers now, not at the next poll."""
+        ...
+
+    async def queues(self) -> tuple[QueueStatus, ...]:
+        """The queue of each model, over all gateway workers."""
         ...
 
     async def quota(self) -> tuple[LimitStatus, ...]:

@@ -38,6 +38,7 @@ ROUTES: tuple[ControlRoute, ...] = (
     ControlRoute("GET", "/api/v1/status", Access.VIEWER, instance.show_status),
     ControlRoute("POST", "/api/v1/reload", Access.OPERATOR, instance.reload),
     ControlRoute("GET", "/api/v1/models", Access.VIEWER, instance.show_models),
+    ControlRoute("GET", "/api/v1/queue", Access.VIEWER, instance.show_queues),
     ControlRoute("GET", "/api/v1/endpoints", Access.VIEWER, instance.show_endpoints),
     ControlRoute("POST", "/api/v1/replicas/{replica:path}/restart", Access.OPERATOR, instance.restart_replica),
     ControlRoute("GET", "/api/v1/usage", Access.VIEWER, usage.show_usage, is_scoped=True),

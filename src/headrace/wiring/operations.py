@@ -15,6 +15,7 @@ from headrace.declaration.nearest import did_you_mean
 from headrace.domain.clock import Clock
 from headrace.domain.endpoint import ReplicaPhase
 from headrace.domain.errors import ErrorCode, RequestError
+from headrace.domain.queue_status import QueueStatus, merge_queues
 from headrace.domain.quota_status import LimitStatus, merge_limits
 from headrace.domain.worker import WorkerStatus
 from headrace.fleet.deploy.process_identity import ProcessIdentity
@@ -159,6 +160,9 @@ class InstanceOperations:
 
     async def callers_changed(self) -> None:
         await self.supervisor.refresh_callers()
+
+    async def queues(self) -> tuple[QueueStatus, ...]:
+        return merge_queues(await self.supervisor.gateway.queues())
 
     async def quota(self) -> tuple[LimitStatus, ...]:
         return merge_limits(await self.supervisor.gateway.quotas())

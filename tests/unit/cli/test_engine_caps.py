@@ -64,3 +64,11 @@ def test_it_is_readable_on_a_narrow_and_on_a_wide_screen(run, columns: str, monk
     assert ran.code == 0
     assert ("about precision" in ran.out) is (columns == "40")
     assert all(len(line) <= int(columns) for line in ran.out.splitlines())
+
+
+@pytest.mark.parametrize("name", ["", " ", "two words"])
+def test_a_model_without_a_name_is_wrong_usage(run, name: str) -> None:
+    """Nothing is said of a model that is none."""
+    ran = run("engine", "caps", "--model", name)
+    assert (ran.code, ran.out) == (2, "")
+    assert "--model" in ran.err

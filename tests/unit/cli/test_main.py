@@ -5,6 +5,8 @@ import subprocess
 import sys
 from importlib.util import find_spec
 
+from pathlib import Path
+
 import pytest
 
 from headrace.cli.main import VERBS, load_verb, main
@@ -122,3 +124,14 @@ def test_an_unexpected_failure_says_how_to_report_it(failing, monkeypatch: pytes
     assert "Traceback" not in said
     monkeypatch.setenv("HEADRACE_DEBUG", "1")
     assert "Traceback" in failing(RuntimeError("boom"))[1]
+
+
+@pytest.mark.parametrize("verb", ["check", "up", "render", "engine"])
+def test_a_value_that_is_none_is_wrong_usage(run, verb: str) -> None:
+    """`--set foo` exits with 2 like every other slip on the command line."""
+    Path("headrace.yaml").write_text("version: 1\nmodels: {m: {}}\npools: {p: {model: m, endpoints: [http://h:1]}}\n")
+    words = {"render": ["render", "compose"], "engine": ["engine", "launch"]}.get(verb, [verb])
+    for text in ("foo", "=1", "pools.p.port={"):
+        ran = run(*words, "--set", text)
+        assert (ran.code, ran.out) == (2, "")
+        assert f"--set {text}" in ran.err

@@ -1,5 +1,8 @@
 """headrace sim engine."""
 
+import socket
+from pathlib import Path
+
 import pytest
 
 
@@ -34,3 +37,37 @@ def test_a_wrong_option_is_named(run, words: tuple[str, str], said: str) -> None
     ran = run("sim", "engine", "--dialect", "vllm", "--step-ms", "5", *words)
     assert ran.code == 2
     assert said in ran.err
+
+
+@pytest.mark.parametrize("words", [(), ("--load-s", "0.01"), ("--dialect", "sglang", "--bootstrap-port", "0")])
+def test_a_port_that_somebody_has_is_said(run, words: tuple[str, ...]) -> None:
+    """No number of an error: who has what, and what to do."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        ran = run("sim", "engine", "--dialect", "vllm", "--step-ms", "5", "--port", port, *words)
+    assert ran.code == 1
+    assert f"cannot listen on 127.0.0.1:{port}: another process has that port" in ran.err
+    assert "--port" in ran.err
+    assert "Errno" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("engine: vllm\nmodel: m\n", ["hardware is missing", "step is missing"]),
+        ("{", ["is not valid YAML"]),
+        ("[]", ["is not a mapping"]),
+        (
+            "engine: a\nmodel: b\nhardware: c\nmeasured_at: d\nstep: {curve: [{rows: 0, step_s: x}], typo: 1}\n",
+            ["step.curve.0.rows", "step.curve.0.step_s", "step.typo is not a key of it"],
+        ),
+    ],
+)
+def test_a_bad_calibration_file_is_explained(run, tmp_path: Path, text: str, said: list[str]) -> None:
+    """Each value that is wrong is named, in words of ours."""
+    (tmp_path / "c.yaml").write_text(text)
+    ran = run("sim", "engine", "--dialect", "vllm", "--calibration", "c.yaml")
+    assert ran.code == 1
+    assert [part for part in said if part not in ran.err] == []
+    assert "pydantic" not in ran.err
+    assert "validation error" not in ran.err

@@ -156,13 +156,12 @@ async def api(tmp_path: Path, migrated: Path) -> AsyncIterator[RunningApi]:
     admin, _ = keys.create_key(tenant=TenantId("team-a"), scope=Scope.ADMIN)
     inference, _ = keys.create_key(tenant=TenantId("team-a"), scope=Scope.INFERENCE)
     port = tcp_socket.getsockname()[1]
+    unix = httpx.AsyncHTTPTransport(uds=str(socket_path), verify=False)  # reading authorities takes longer than a test
     async with asyncio.TaskGroup() as group:
         group.create_task(server.run())
         async with (
-            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=30) as tcp,
-            httpx.AsyncClient(
-                base_url="http://control", transport=httpx.AsyncHTTPTransport(uds=str(socket_path)), timeout=30
-            ) as local,
+            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=30, verify=False) as tcp,
+            httpx.AsyncClient(base_url="http://control", transport=unix, timeout=30) as local,
         ):
             yield RunningApi(
                 operations=operations,

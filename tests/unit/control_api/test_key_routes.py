@@ -18,7 +18,14 @@ async def test_a_key_is_created_shown_once_and_known_to_the_workers(api):
         ["small"],
     )
     assert api.operations.calls == ["callers_changed"]
-    for path in ("/api/v1/keys", f"/api/v1/keys/{record['key_id']}", "/api/v1/tenants", "/api/v1/usage?by=key", "/api/v1/audit", "/api/v1/requests"):
+    for path in (
+        "/api/v1/keys",
+        f"/api/v1/keys/{record['key_id']}",
+        "/api/v1/tenants",
+        "/api/v1/usage?by=key",
+        "/api/v1/audit",
+        "/api/v1/requests",
+    ):
         answer = await api.local.get(path)
         assert answer.status_code == 200
         assert key[14:] not in answer.text

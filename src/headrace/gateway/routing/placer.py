@@ -4,7 +4,7 @@ The shell of `core/`: it reads requests and endpoints, the clock, and calls the 
 others learn the same from their own traffic, and until then agree by the blocks' names.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
@@ -182,6 +182,12 @@ class Placer:
                 kv_tokens = measured.kv_capacity_tokens if measured is not None else None
                 candidate.shelf.capacity = (kv_tokens or model.plan.kv_tokens) * model.bytes_per_token
         self.index.sweep(SWEPT_BLOCKS)
+
+    def known(self) -> Iterator[tuple[Endpoint, Candidate, float]]:
+        """Every endpoint that was ever chosen from, with the bytes that a token of its model's prompts has."""
+        for endpoint, candidate in self._candidates.items():
+            model = self._models.get(endpoint.plan.model)
+            yield endpoint, candidate, FIRST_BYTES_PER_TOKEN if model is None else model.bytes_per_token
 
     def candidate_of(self, endpoint: Endpoint) -> Candidate | None:
         return self._candidates.get(endpoint)

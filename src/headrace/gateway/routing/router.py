@@ -3,14 +3,17 @@
 from collections.abc import Callable, Mapping
 
 from headrace.declaration.routing_plan import RoutingPlan
+from headrace.domain.endpoint import EndpointState
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import InferenceRequest
+from headrace.domain.routing_status import CandidateView, RouteExplanation
 from headrace.gateway.endpoints.directory import EndpointDirectory, count_states
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.endpoints.serving import ServedModel
 from headrace.gateway.routing.core.pool_rules import PoolRules, make_rules
 from headrace.gateway.routing.core.scorers import hash_of
 from headrace.gateway.routing.placer import Placement, Placer
+from headrace.gateway.routing.view import explain_choice
 
 
 class Router:
@@ -56,6 +59,46 @@ class Router:
     def placed(self, request: InferenceRequest, endpoint: Endpoint) -> Placement | None:
         """The request is being sent to `endpoint`; None where there was no choice to make."""
         return None if request.placing is None else self._placer.placed(request, endpoint)
+
+    def explain(self, request: InferenceRequest) -> RouteExplanation:
+        """Say what `choose` would do with the request now, and why; nothing is held."""
+        filtered: list[CandidateView] = []
+        candidates = list(self._candidates(request))
+        chosen_from = set(candidates)
+        for pool in self._models[request.requested_model].pools:
+            others = (each for each in self._directory.of_pool(pool.name) if each not in chosen_from)
+            filtered += [_left_out(endpoint, self._why_not(request, endpoint)) for endpoint in others]
+        usable = [endpoint for endpoint in candidates if endpoint.is_usable]
+        reason = "lowest cost" if len(usable) > 1 else "the only usable endpoint"
+        if not usable:
+            usable = [endpoint for endpoint in candidates if endpoint.is_last_resort]
+            reason = "nothing else is left: ejected endpoints are tried" if usable else "no endpoint is ready"
+        left = set(usable)
+        for endpoint in candidates:
+            if endpoint not in left:
+                state = EndpointState.DRAINING if endpoint.is_draining else endpoint.state
+                filtered.append(_left_out(endpoint, f"{state.value}: {endpoint.reason}"))
+        return explain_choice(self._placer, request, usable, filtered, reason)
+
+    def _why_not(self, request: InferenceRequest, endpoint: Endpoint) -> str:
+        """Why an endpoint of the model's pools is no candidate, in the order in which the filters apply."""
+        pool, path = endpoint.plan, request.path.decode("ascii")
+        if not self._models[request.requested_model].serves(path, pool):
+            return f"path: its pool does not answer {path}"
+        if request.regions is not None and pool.region not in request.regions:
+            return f"region: {pool.region or 'none declared'}, the key allows {', '.join(sorted(request.regions))}"
+        rules = self._rules.get(request.requested_model)
+        if rules is not None and request.pinned_endpoint is None:
+            refusal, _ = rules.judge(
+                pool.name, request.tenant, request.request_class.value, request.estimated_input_tokens
+            )
+            if refusal is not None:
+                return f"accepts: its pool {refusal}"
+            if rules.split:
+                return "split: the request goes to another pool by weight"
+        if request.rewrites is not None and pool.name not in request.rewrites:
+            return "compatibility: its engine has no words for what is asked"
+        return f"pinned: only {request.pinned_endpoint} holds the earlier answer"
 
     def find(self, request: InferenceRequest, has_room: Callable[[Endpoint], bool]) -> Endpoint | None:
         """Return the endpoint for a first attempt, of those that admission finds room at; None: none has any.
@@ -142,3 +185,7 @@ class Router:
             + "; operators: headrace status"
         )
         return RequestError(ErrorCode.NO_READY_ENDPOINT, message)
+
+
+def _left_out(endpoint: Endpoint, reason: str) -> CandidateView:
+    return CandidateView(endpoint=endpoint.endpoint_id, pool=endpoint.plan.name, outcome="filtered", reason=reason)

@@ -1,0 +1,94 @@
+"""`headrace route explain`: where the gateway would send a request now, and why; nothing is sent."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.control_client import ControlClient, get_supervisor
+from headrace.cli.options import JsonOption, verb_app
+from headrace.cli.output import EXIT_PROBLEMS, emit, fail, table
+from headrace.domain.request import RequestClass
+from headrace.domain.routing_status import CandidateView, RouteExplanation
+from headrace.settings import load_settings
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+app = verb_app()
+ENDPOINT_COLUMNS = ("in flight", "queued tokens", "cached tokens", "to compute", "speed")
+
+
+@app.callback(epilog="Example: headrace route explain --request request.json")
+def route() -> None:
+    """Look into the gateway's choice of endpoints."""
+
+
+@app.command(epilog="Example: headrace route explain --request request.json --tenant team-a --class offline")
+def explain(
+    request: Annotated[str, typer.Option("--request", "-r", metavar="FILE", help="Body of a request; - reads stdin.")],
+    path: Annotated[str, typer.Option("--path", help="Where it would be sent.")] = "/v1/chat/completions",
+    tenant: Annotated[str, typer.Option("--tenant", metavar="TENANT", help="Who would send it.")] = "",
+    request_class: Annotated[RequestClass | None, typer.Option("--class", help="How urgent it is.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the candidates, what filtered whom, the parts of each cost, and the pick. Exits with 3 where nothing can
+    answer. One gateway worker is asked: others may have learned otherwise.
+    """
+    settings = load_settings()
+    get_supervisor(settings)
+    body = _read(request)
+    with ControlClient(settings) as client:
+        name = None if request_class is None else request_class.value
+        found = client.explain_route(body, path=path, tenant=tenant, request_class=name)
+    emit("route", found, as_json=as_json, human=lambda: explanation_view(found))
+    if found.picked is None:
+        raise typer.Exit(EXIT_PROBLEMS)
+
+
+def _read(name: str) -> str:
+    try:
+        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        fail(f"the request cannot be read: {error}")
+
+
+def explanation_view(found: RouteExplanation) -> "RenderableType":
+    """The decision for a person."""
+    from rich.console import Group
+
+    output = "" if found.output_tokens is None else f", {found.output_tokens} output tokens expected"
+    lines = [
+        f"model {found.model}, class {found.request_class}" + (f", tenant {found.tenant}" if found.tenant else ""),
+        f"about {found.input_tokens} input tokens in {found.blocks} blocks{output}",
+        f"picked {found.picked} ({found.reason})" if found.picked else f"nothing can answer: {found.reason}",
+    ]
+    parts: RenderableType = "\n".join(lines)
+    scored = [each for each in found.candidates if each.cost_s is not None]
+    left_out = [each for each in found.candidates if each.cost_s is None]
+    shown = [parts]
+    if scored:
+        shown.append(_scored_table(scored))
+    if left_out:
+        rows = [(each.endpoint, each.outcome, each.reason) for each in left_out]
+        shown.append(table(("endpoint", "left out", "why"), rows))
+    return Group(*shown)
+
+
+def _scored_table(scored: list[CandidateView]) -> "RenderableType":
+    kinds = list(scored[0].parts_s)
+    rows = [
+        (
+            f"{each.endpoint}{' *' if each.outcome == 'picked' else ''}",
+            f"{each.cost_s:.4f}",
+            *(f"{each.parts_s[kind]:.4f}" for kind in kinds),
+            each.in_flight,
+            each.queued_tokens,
+            each.cached_tokens,
+            each.uncached_tokens,
+            None if each.speed_factor is None else f"x{each.speed_factor:g}",
+        )
+        for each in scored
+    ]
+    return table(("endpoint", "cost s", *(f"{kind} s" for kind in kinds), *ENDPOINT_COLUMNS), rows)

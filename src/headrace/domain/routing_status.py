@@ -1,0 +1,132 @@
+"""How requests are placed: `headrace route explain`, `headrace cache`, the control API, and between processes."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+
+class CandidateView(msgspec.Struct, frozen=True, kw_only=True):
+    """One endpoint in one decision."""
+
+    endpoint: str
+    pool: str
+    outcome: str
+    """picked, scored, braked (too much in flight), not-sampled or filtered."""
+    reason: str = ""
+    """For a person: why it was left out."""
+    in_flight: int | None = None
+    queued_tokens: int | None = None
+    """Work queued ahead, as tokens of a short prompt."""
+    cached_tokens: int | None = None
+    """Of the prompt, believed to be cached there."""
+    uncached_tokens: int | None = None
+    speed_factor: float | None = None
+    """How many times as long as the pool's mean it takes to a first token."""
+    cost_s: float | None = None
+    parts_s: Mapping[str, float] = {}
+    """Weighted seconds by scorer; they add up to `cost_s`."""
+
+
+class RouteExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """What one gateway worker would do with a request now. Nothing is sent."""
+
+    worker_pid: int
+    model: str
+    request_class: str
+    tenant: str
+    input_tokens: int
+    """Estimated."""
+    blocks: int
+    """Of the prompt; 0 where it is too short to have any, or prompts are not looked at."""
+    output_tokens: int | None
+    """Expected."""
+    picked: str | None
+    """None: nothing can answer."""
+    reason: str
+    """For a person: why there was no choice, or how it was made."""
+    candidates: tuple[CandidateView, ...]
+
+
+class HitCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Answers that told how much of their prompt was cached, under one name."""
+
+    model: str
+    name: str
+    """Tenant, family of prompts (their first kilobyte, named by a keyed hash) or endpoint."""
+    requests: int
+    input_tokens: int
+    cached_tokens: int
+    expected_tokens: int
+    """What the gateway expected to be cached."""
+
+    @property
+    def prefix_hit_ratio(self) -> float | None:
+        return self.cached_tokens / self.input_tokens if self.input_tokens else None
+
+
+class EndpointCache(msgspec.Struct, frozen=True, kw_only=True):
+    """What one worker believes of one endpoint's KV cache."""
+
+    endpoint: str
+    model: str
+    blocks: int
+    held_tokens: int
+    capacity_tokens: int
+    trust_ratio: float
+    """Of what is expected to be cached, the share that answers confirm."""
+    requests: int
+    input_tokens: int
+    cached_tokens: int
+
+
+class RoutingStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker's counts since it started, or those of all added up."""
+
+    workers: int
+    tenants: tuple[HitCounts, ...]
+    families: tuple[HitCounts, ...]
+    endpoints: tuple[EndpointCache, ...]
+
+
+def add_up(found: Iterable[RoutingStatus]) -> RoutingStatus:
+    """Add the workers' counts up; of endpoints the view of the worker that believes most is kept, its hits added."""
+    tenants: dict[tuple[str, str], HitCounts] = {}
+    families: dict[tuple[str, str], HitCounts] = {}
+    endpoints: dict[str, EndpointCache] = {}
+    workers = 0
+    for status in found:
+        workers += status.workers
+        for into, counts in ((tenants, status.tenants), (families, status.families)):
+            for each in counts:
+                known = into.get((each.model, each.name))
+                into[each.model, each.name] = each if known is None else _sum(known, each)
+        for each in status.endpoints:
+            known = endpoints.get(each.endpoint)
+            endpoints[each.endpoint] = each if known is None else _sum_endpoint(known, each)
+    return RoutingStatus(
+        workers=workers,
+        tenants=tuple(sorted(tenants.values(), key=lambda each: (each.model, each.name))),
+        families=tuple(sorted(families.values(), key=lambda each: -each.input_tokens)),
+        endpoints=tuple(sorted(endpoints.values(), key=lambda each: each.endpoint)),
+    )
+
+
+def _sum(one: HitCounts, other: HitCounts) -> HitCounts:
+    return HitCounts(
+        model=one.model,
+        name=one.name,
+        requests=one.requests + other.requests,
+        input_tokens=one.input_tokens + other.input_tokens,
+        cached_tokens=one.cached_tokens + other.cached_tokens,
+        expected_tokens=one.expected_tokens + other.expected_tokens,
+    )
+
+
+def _sum_endpoint(one: EndpointCache, other: EndpointCache) -> EndpointCache:
+    fuller = one if one.held_tokens >= other.held_tokens else other
+    return msgspec.structs.replace(
+        fuller,
+        requests=one.requests + other.requests,
+        input_tokens=one.input_tokens + other.input_tokens,
+        cached_tokens=one.cached_tokens + other.cached_tokens,
+    )

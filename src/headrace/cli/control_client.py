@@ -14,6 +14,7 @@ import msgspec
 from headrace.control_api.operations import InstanceStatus, ReloadReport, RestartReport
 from headrace.domain.operator_error import OperatorError
 from headrace.domain.queue_status import QueueStatus
+from headrace.domain.routing_status import RouteExplanation, RoutingStatus
 from headrace.fleet.deploy.state_files import SupervisorFile, find_supervisor
 from headrace.settings import Settings
 from headrace.tenancy.quota_view import LimitView
@@ -96,6 +97,15 @@ class ControlClient:
     def reload(self, *, is_dry_run: bool, is_upgrade: bool) -> ReloadReport:
         body = {"dry_run": is_dry_run, "upgrade": is_upgrade}
         return self._ask("POST", "/api/v1/reload", ReloadReport, body=body, accepted=(200, 400))
+
+    def cache(self) -> RoutingStatus:
+        """Prefix cache hits by model, tenant, family and endpoint."""
+        return self._ask("GET", "/api/v1/cache", RoutingStatus)
+
+    def explain_route(self, body: str, *, path: str, tenant: str, request_class: str | None) -> RouteExplanation:
+        """Where a request would go now."""
+        wish = {"path": path, "body": body, "tenant": tenant, "request_class": request_class}
+        return self._ask("POST", "/api/v1/route/explain", RouteExplanation, body=wish)
 
     def restart(self, replica: str) -> RestartReport:
         path = f"/api/v1/replicas/{quote(replica)}/restart"

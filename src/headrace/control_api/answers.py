@@ -42,7 +42,7 @@ def answer_error(error: RequestError) -> Response:
     )
 
 
-async def read_body(request: Request, kind: type[_Body]) -> _Body:
+async def read_body(request: Request, kind: type[_Body], *, limit_bytes: int = BODY_BYTES) -> _Body:
     """Read a JSON body within its bounds; an absent body is an empty object.
 
     Raises: RequestError.
@@ -52,8 +52,8 @@ async def read_body(request: Request, kind: type[_Body]) -> _Body:
         async with asyncio.timeout(BODY_TIMEOUT_S):
             async for chunk in request.stream():
                 content += chunk
-                if len(content) > BODY_BYTES:
-                    raise RequestError(ErrorCode.BODY_TOO_LARGE, f"the body is larger than {BODY_BYTES} bytes")
+                if len(content) > limit_bytes:
+                    raise RequestError(ErrorCode.BODY_TOO_LARGE, f"the body is larger than {limit_bytes} bytes")
     except TimeoutError as error:
         raise RequestError(ErrorCode.REQUEST_TIMEOUT, f"no whole body within {BODY_TIMEOUT_S:g} s") from error
     except ClientDisconnect as error:

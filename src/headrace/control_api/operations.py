@@ -10,7 +10,8 @@ from headrace.declaration.load import Loaded
 from headrace.declaration.model import Declaration
 from headrace.domain.queue_status import QueueStatus
 from headrace.domain.quota_status import LimitStatus
-from headrace.domain.worker import WorkerStatus
+from headrace.domain.routing_status import RouteExplanation, RoutingStatus
+from headrace.domain.worker import ExplainRoute, WorkerStatus
 
 
 class PhaseSpan(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,6 +176,14 @@ class Operations(Protocol):
 
     async def restart_replica(self, replica: str) -> RestartReport:
         """Drain one replica and start it anew; returns before that is done. Raises: RequestError: there is none."""
+        ...
+
+    async def routing(self) -> RoutingStatus:
+        """What all workers know of prompts and cache hits, added up."""
+        ...
+
+    async def explain_route(self, wish: ExplainRoute) -> RouteExplanation:
+        """Where a worker would send a request now. Raises: RequestError."""
         ...
 
     async def metrics_text(self) -> str:

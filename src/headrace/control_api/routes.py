@@ -9,6 +9,7 @@ from starlette.responses import Response
 from headrace.control_api import audit_routes as audit
 from headrace.control_api import entry_routes as entries
 from headrace.control_api import instance_routes as instance
+from headrace.control_api import routing_routes as routing
 from headrace.control_api import key_routes as keys
 from headrace.control_api import usage_routes as usage
 from headrace.control_api.access import Access
@@ -39,6 +40,8 @@ ROUTES: tuple[ControlRoute, ...] = (
     ControlRoute("POST", "/api/v1/reload", Access.OPERATOR, instance.reload),
     ControlRoute("GET", "/api/v1/models", Access.VIEWER, instance.show_models),
     ControlRoute("GET", "/api/v1/queue", Access.VIEWER, instance.show_queues),
+    ControlRoute("GET", "/api/v1/cache", Access.VIEWER, routing.show_cache),
+    ControlRoute("POST", "/api/v1/route/explain", Access.VIEWER, routing.explain_route),
     ControlRoute("GET", "/api/v1/endpoints", Access.VIEWER, instance.show_endpoints),
     ControlRoute("POST", "/api/v1/replicas/{replica:path}/restart", Access.OPERATOR, instance.restart_replica),
     ControlRoute("GET", "/api/v1/usage", Access.VIEWER, usage.show_usage, is_scoped=True),

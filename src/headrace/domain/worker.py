@@ -49,7 +49,23 @@ class ReadQuota(msgspec.Struct, frozen=True, kw_only=True, tag="read_quota"):
     """Answer with a list of `quota_status.LimitStatus` as JSON: every limit of the plan and of the keys."""
 
 
-WorkerCommand = Configure | SetKeys | SetSpent | Drain | ReadMetrics | ReadStatus | ReadQuota
+class ReadRouting(msgspec.Struct, frozen=True, kw_only=True, tag="read_routing"):
+    """Answer with `routing_status.RoutingStatus` as JSON."""
+
+
+class ExplainRoute(msgspec.Struct, frozen=True, kw_only=True, tag="explain_route"):
+    """Answer with `routing_status.RouteExplanation` as JSON: where this request would go now. Nothing is sent."""
+
+    path: str
+    body: str
+    """As a caller would send it."""
+    tenant: str = ""
+    request_class: str | None = None
+
+
+WorkerCommand = (
+    Configure | SetKeys | SetSpent | Drain | ReadMetrics | ReadStatus | ReadQuota | ReadRouting | ExplainRoute
+)
 
 
 class WorkerReply(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,11 +10,14 @@ import msgspec
 import structlog
 
 from headrace.declaration.gateway_plan import GatewayPlan
+from headrace.domain.errors import RequestError
 from headrace.domain.worker import (
     Configure,
     Drain,
+    ExplainRoute,
     ReadMetrics,
     ReadQuota,
+    ReadRouting,
     ReadStatus,
     SetKeys,
     SetSpent,
@@ -72,12 +75,23 @@ class ControlLink:
         if isinstance(command, Drain):
             worker.drain(command.bound_s, is_replacement=command.is_replacement)
             return WorkerReply(ok=True)
+        if isinstance(command, ReadRouting):
+            return WorkerReply(ok=True, text=_encode(worker.routing_status()).decode())
+        if isinstance(command, ExplainRoute):
+            return _explained(worker, command)
         if isinstance(command, ReadMetrics):
             return WorkerReply(ok=True, text=worker.metrics_text())
         if isinstance(command, ReadQuota):
             return WorkerReply(ok=True, text=_encode(worker.quota_status()).decode())
         assert isinstance(command, ReadStatus)
         return WorkerReply(ok=True, text=_encode(worker.status()).decode())
+
+
+def _explained(worker: Worker, command: ExplainRoute) -> WorkerReply:
+    try:
+        return WorkerReply(ok=True, text=_encode(worker.explain_route(command)).decode())
+    except RequestError as error:
+        return WorkerReply(ok=False, message=f"{error.code.value}: {error.message}")
 
 
 async def _told(action: Callable[[], Awaitable[None]]) -> WorkerReply:

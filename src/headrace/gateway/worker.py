@@ -18,10 +18,13 @@ from headrace import __version__
 from headrace.declaration.gateway_plan import GatewayPlan, LimitsPlan
 from headrace.domain.clock import SystemClock
 from headrace.domain.endpoint import EndpointState
+from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.quota import Spent
 from headrace.domain.quota_status import LimitStatus
 from headrace.domain.tenant import KeyRecord
-from headrace.domain.worker import EndpointStatus, WorkerStatus
+from headrace.domain.request import RequestClass
+from headrace.domain.routing_status import RouteExplanation, RoutingStatus
+from headrace.domain.worker import EndpointStatus, ExplainRoute, WorkerStatus
 from headrace.gateway.accounting.account import Books
 from headrace.gateway.accounting.counters import Counters
 from headrace.gateway.accounting.exposition import EndpointSample, Exposition, WorkerSample
@@ -43,6 +46,7 @@ from headrace.gateway.entry.fields import FieldPolicy
 from headrace.gateway.entry.media import MediaPolicy
 from headrace.gateway.entry.own_answers import CorsPolicy
 from headrace.gateway.entry.reader import RequestReader
+from headrace.gateway.entry.routes import find_route
 from headrace.gateway.entry.shaping import Shaper
 from headrace.gateway.forwarding.core.failover import RetryLimits
 from headrace.gateway.forwarding.core.retry_budget import RetryBudget
@@ -55,6 +59,7 @@ from headrace.gateway.identity.reception import Reception, Trusts
 from headrace.gateway.pipeline import Pipeline, Rules
 from headrace.gateway.routing.placer import Placer
 from headrace.gateway.routing.router import Router
+from headrace.gateway.routing.view import routing_status
 from headrace.gateway.tasks import spawn
 from headrace.ledger.flusher import Flusher
 from headrace.ledger.journal import JournalWriter
@@ -338,6 +343,20 @@ class Worker:
         self.pipeline.quota.sweep(busy, now_mono_s)
 
     # --- what the supervisor asks for
+
+    def routing_status(self) -> RoutingStatus:
+        return routing_status(self._placer)
+
+    def explain_route(self, wish: ExplainRoute) -> RouteExplanation:
+        """Say where a request would go now. Raises: RequestError, as the request itself would be refused."""
+        rules, route = self.pipeline.rules, find_route(wish.path.encode("utf-8", "replace"))
+        if rules is None or route is None or route.dialect is None:
+            raise RequestError(ErrorCode.ROUTE_NOT_FOUND, f"no request is answered at {wish.path}")
+        request = rules.reader.read(wish.body.encode(), route, route.dialect, lambda _: None)
+        request.tenant = wish.tenant
+        if wish.request_class is not None:
+            request.request_class = RequestClass(wish.request_class)
+        return rules.router.explain(request)
 
     def metrics_text(self) -> str:
         return self._exposition.text()

@@ -17,7 +17,8 @@ from headrace.domain.endpoint import ReplicaPhase
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.queue_status import QueueStatus, merge_queues
 from headrace.domain.quota_status import LimitStatus, merge_limits
-from headrace.domain.worker import WorkerStatus
+from headrace.domain.routing_status import RouteExplanation, RoutingStatus, add_up
+from headrace.domain.worker import ExplainRoute, WorkerStatus
 from headrace.fleet.deploy.process_identity import ProcessIdentity
 from headrace.fleet.deploy.supervisor import Supervisor
 from headrace.ledger.backlog import find_backlog
@@ -147,6 +148,15 @@ class InstanceOperations:
         if others:
             return f"{replica} finishes its requests and is restarted; {len(others)} other(s) of pool {pool} serve"
         return f"{replica} finishes its requests and is restarted; pool {pool} refuses new ones until it is back"
+
+    async def routing(self) -> RoutingStatus:
+        return add_up(await self.supervisor.gateway.routing())
+
+    async def explain_route(self, wish: ExplainRoute) -> RouteExplanation:
+        found = await self.supervisor.gateway.explain_route(wish)
+        if isinstance(found, str):
+            raise RequestError(ErrorCode.INVALID_REQUEST, found)
+        return found
 
     async def metrics_text(self) -> str:
         gateway, now_mono_s = self.supervisor.gateway, self.clock.mono_s()

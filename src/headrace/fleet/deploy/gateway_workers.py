@@ -19,7 +19,8 @@ from headrace.domain.operator_error import OperatorError
 from headrace.domain.quota import Spent
 from headrace.domain.quota_status import LimitStatus
 from headrace.domain.tenant import KeyRecord
-from headrace.domain.worker import SetKeys, SetSpent, WorkerStatus
+from headrace.domain.routing_status import RouteExplanation, RoutingStatus
+from headrace.domain.worker import ExplainRoute, SetKeys, SetSpent, WorkerStatus
 from headrace.fleet.deploy.predecessors import find_predecessors, forget_worker, note_worker
 from headrace.fleet.deploy.process_watch import try_signal, wait_gone
 from headrace.fleet.deploy.worker_process import WorkerLostError, WorkerProcess, rotate_output, start_worker
@@ -179,6 +180,20 @@ class GatewayWorkers:
         """What each worker knows of every limit; one that does not answer is left out."""
         answers = await asyncio.gather(*(slot.worker.read_quota() for slot in self.slots))
         return [answer for answer in answers if answer]
+
+    async def routing(self) -> list[RoutingStatus]:
+        """What each worker knows of prompts and hits."""
+        answers = await asyncio.gather(*(slot.worker.read_routing() for slot in self.slots))
+        return [answer for answer in answers if answer is not None]
+
+    async def explain_route(self, wish: ExplainRoute) -> RouteExplanation | str:
+        """Where the first worker would send a request, or why not."""
+        if not self.slots:
+            return "no gateway worker runs"
+        try:
+            return await self.slots[0].worker.explain_route(wish)
+        except WorkerLostError as error:
+            return str(error)
 
     async def metrics(self) -> list[str]:
         """Prometheus text of every worker."""

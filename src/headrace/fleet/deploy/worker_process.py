@@ -11,11 +11,14 @@ from pathlib import Path
 import msgspec
 
 from headrace.domain.quota_status import LimitStatus
+from headrace.domain.routing_status import RouteExplanation, RoutingStatus
 from headrace.domain.worker import (
     Configure,
     Drain,
+    ExplainRoute,
     ReadMetrics,
     ReadQuota,
+    ReadRouting,
     ReadStatus,
     SetKeys,
     SetSpent,
@@ -120,6 +123,19 @@ class WorkerProcess:
             return msgspec.json.decode(reply.text, type=WorkerStatus) if reply.ok else None
         except (WorkerLostError, msgspec.DecodeError):
             return None
+
+    async def read_routing(self) -> RoutingStatus | None:
+        """Return what it knows of prompts and hits; None where it does not answer."""
+        try:
+            reply = await self._ask(ReadRouting())
+            return msgspec.json.decode(reply.text, type=RoutingStatus) if reply.ok else None
+        except (WorkerLostError, msgspec.DecodeError):
+            return None
+
+    async def explain_route(self, wish: ExplainRoute) -> RouteExplanation | str:
+        """Return where it would send a request, or why not. Raises: WorkerLostError."""
+        reply = await self._ask(wish)
+        return msgspec.json.decode(reply.text, type=RouteExplanation) if reply.ok else reply.message
 
     async def read_metrics(self) -> str:
         """Return its metrics; empty where it does not answer."""

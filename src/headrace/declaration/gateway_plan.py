@@ -132,6 +132,8 @@ class GatewayPlan(msgspec.Struct, frozen=True, kw_only=True):
     resume: ResumePlan
     heartbeat_s: float | None
     drain_s: float
+    workers: int = 1
+    """Processes of this gateway: each takes its share of an endpoint's places."""
     keeps_without_supervisor: bool
     """Go on serving when the supervisor is gone (`on_supervisor_loss: keep`)."""
     request_log: bool
@@ -174,6 +176,7 @@ def compile_gateway_plan(
         resume=msgspec.convert(gateway.resume.model_dump(), ResumePlan),
         heartbeat_s=gateway.heartbeat_s,
         drain_s=gateway.drain_s,
+        workers=gateway.workers,
         keeps_without_supervisor=declaration.on_supervisor_loss == "keep",
         request_log=seen.request_log,
         log_bytes=seen.log_bytes,

@@ -49,6 +49,10 @@ class ReadQuota(msgspec.Struct, frozen=True, kw_only=True, tag="read_quota"):
     """Answer with a list of `quota_status.LimitStatus` as JSON: every limit of the plan and of the keys."""
 
 
+class ReadQueues(msgspec.Struct, frozen=True, kw_only=True, tag="read_queues"):
+    """Answer with a list of `queue_status.QueueStatus` as JSON: one a model."""
+
+
 class ReadRouting(msgspec.Struct, frozen=True, kw_only=True, tag="read_routing"):
     """Answer with `routing_status.RoutingStatus` as JSON."""
 
@@ -64,7 +68,7 @@ class ExplainRoute(msgspec.Struct, frozen=True, kw_only=True, tag="explain_route
 
 
 WorkerCommand = (
-    Configure | SetKeys | SetSpent | Drain | ReadMetrics | ReadStatus | ReadQuota | ReadRouting | ExplainRoute
+    Configure | SetKeys | SetSpent | Drain | ReadMetrics | ReadStatus | ReadQuota | ReadQueues | ReadRouting | ExplainRoute
 )
 
 

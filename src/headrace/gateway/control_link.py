@@ -16,6 +16,7 @@ from headrace.domain.worker import (
     Drain,
     ExplainRoute,
     ReadMetrics,
+    ReadQueues,
     ReadQuota,
     ReadRouting,
     ReadStatus,
@@ -83,6 +84,8 @@ class ControlLink:
             return WorkerReply(ok=True, text=worker.metrics_text())
         if isinstance(command, ReadQuota):
             return WorkerReply(ok=True, text=_encode(worker.quota_status()).decode())
+        if isinstance(command, ReadQueues):
+            return WorkerReply(ok=True, text=_encode(worker.queue_statuses()).decode())
         assert isinstance(command, ReadStatus)
         return WorkerReply(ok=True, text=_encode(worker.status()).decode())
 

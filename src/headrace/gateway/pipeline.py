@@ -15,7 +15,8 @@ from headrace.domain.request import ApiDialect, InferenceRequest
 from headrace.domain.tenant import Caller
 from headrace.gateway.accounting.account import Account, Books
 from headrace.gateway.admission.core.flow import QueueTicket
-from headrace.gateway.admission.queue import AdmissionQueue, degraded, request_of
+from headrace.gateway.admission.model_queue import degraded, request_of
+from headrace.gateway.admission.queue import AdmissionQueue
 from headrace.gateway.admission.quota import Quota, Ticket
 from headrace.gateway.entry.head import HeadReader, RequestHead
 from headrace.gateway.entry.own_answers import CorsPolicy, list_models, refuse, show_model
@@ -170,7 +171,7 @@ class Pipeline:
         ticket.answer = delivery
         if place is None:
             self.dispatcher.dispatch(delivery)
-        elif (claim := self.queue.attach(place, delivery)) is not None:
+        elif (claim := self.queue.attach(place, delivery, head.request_id)) is not None:
             self.dispatcher.dispatch(delivery, claim)
         else:
             self.dispatcher.hold(delivery)

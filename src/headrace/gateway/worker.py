@@ -19,6 +19,7 @@ from headrace.declaration.gateway_plan import GatewayPlan, LimitsPlan
 from headrace.domain.clock import SystemClock
 from headrace.domain.endpoint import EndpointState
 from headrace.domain.errors import ErrorCode, RequestError
+from headrace.domain.queue_status import QueueStatus
 from headrace.domain.quota import Spent
 from headrace.domain.quota_status import LimitStatus
 from headrace.domain.tenant import KeyRecord
@@ -28,10 +29,12 @@ from headrace.domain.worker import EndpointStatus, ExplainRoute, WorkerStatus
 from headrace.gateway.accounting.account import Books
 from headrace.gateway.accounting.counters import Counters
 from headrace.gateway.accounting.exposition import EndpointSample, Exposition, WorkerSample
+from headrace.gateway.accounting.queue_exposition import QueueCollector
 from headrace.gateway.accounting.quota_exposition import BudgetSample, QuotaCollector, QuotaSample
 from headrace.gateway.accounting.sharing_exposition import SharingCollector, SharingSample
 from headrace.gateway.admission.core.local_meters import LocalMeters, WallOffset
 from headrace.gateway.admission.queue import AdmissionQueue
+from headrace.gateway.admission.queue_view import queue_statuses
 from headrace.gateway.admission.quota import Quota
 from headrace.gateway.admission.sharing.keeper import LeaseKeeper
 from headrace.gateway.admission.sharing.stores import SharingUnavailableError, open_keeper
@@ -109,7 +112,8 @@ class Worker:
         self._wall = WallOffset(self._clock.wall_s(), monotonic())
         self.pipeline = Pipeline(self._clock, self._books, Quota(LocalMeters(self._wall)), AdmissionQueue(loop))
         quotas = QuotaCollector(self._counters.tenants, self._sample_quota)
-        self._exposition = Exposition(self._counters, self._sample, quotas, SharingCollector(self._sample_sharing))
+        sharing, queues = SharingCollector(self._sample_sharing), QueueCollector(self.queue_statuses)
+        self._exposition = Exposition(self._counters, self._sample, quotas, sharing, queues)
         self.head_arrived = self.pipeline.open  # the wire's Service: no method of ours in between
         self.request_arrived = self.pipeline.serve
         self.caller_left = self.pipeline.abandon
@@ -143,7 +147,7 @@ class Worker:
         self._budget.adopt(ratio=plan.retry_budget_ratio, minimum=plan.retry_budget_minimum)
         self._resume_budget.adopt(ratio=plan.resume.budget_ratio, minimum=plan.resume.budget_minimum)
         self.pipeline.quota.adopt(plan, self._keys, monotonic())
-        self.pipeline.queue.adopt(plan, self._directory.of_pool)
+        self.pipeline.queue.adopt(plan, self._directory.of_pool, workers=plan.workers)
         self._use(rules)
         self.limits = plan.limits
         self.plan = plan
@@ -251,6 +255,8 @@ class Worker:
     def _start_background(self) -> None:
         self._sweeper.add(self._sweep)
         self._sweeper.add(self.pipeline.dispatcher.sweep)
+        self._sweeper.add(self._budget.turn)
+        self._sweeper.add(self._resume_budget.turn)
         self._sweeper.add(self.pipeline.queue.sweep)
         self._sweeper.add(self._directory.sweep)
         self._sweeper.add(lambda now_mono_s: self._placer.sweep(self._directory, now_mono_s))
@@ -360,6 +366,10 @@ class Worker:
 
     def metrics_text(self) -> str:
         return self._exposition.text()
+
+    def queue_statuses(self) -> list[QueueStatus]:
+        """The queue of each model."""
+        return queue_statuses(self.pipeline.queue, monotonic(), self._clock.wall_s())
 
     def quota_status(self) -> tuple[LimitStatus, ...]:
         """Every limit and what is used of it, as far as this worker knows."""

@@ -82,6 +82,48 @@ ITL = _histogram(
 )  # fmt: skip
 E2E = _histogram("headrace_e2e_seconds", "Request complete to last byte, completed requests.", END_TO_END_BUCKETS_S)
 QUEUE = _histogram("headrace_queue_seconds", "Request complete to dispatch to an engine.", QUEUE_BUCKETS_S)
+QUEUE_WAITING = _gauge(
+    "headrace_queue_waiting_requests", ("model", "class"), "requests", "Requests that wait in the gateway for room."
+)
+QUEUE_OLDEST = _gauge(
+    "headrace_queue_oldest_seconds", ("model", "class"), "seconds", "How long the first of them has waited; 0: none."
+)
+QUEUE_REFUSALS = _counter(
+    "headrace_queue_refusals_total",
+    ("model", "bound"),
+    "requests",
+    "Requests refused or ended by a queue: by the bound that was full, expired, or by the tenant's ladder.",
+)
+QUEUE_DEGRADED = _counter(
+    "headrace_queue_degraded_total",
+    ("model", "step"),
+    "requests",
+    "Requests changed so that they need not be refused: shorter output, cheaper model.",
+)
+QUEUE_WITHDRAWALS = _counter(
+    "headrace_queue_withdrawals_total",
+    ("model",),
+    "requests",
+    "Offline requests taken back from an engine before their first byte, for more urgent ones.",
+)
+ENDPOINT_PLACES = _gauge(
+    "headrace_endpoint_places",
+    ("endpoint",),
+    "requests",
+    "Requests that this gateway may have at the endpoint; absent where no bound is known.",
+)
+ENDPOINT_PREFILL = _gauge(
+    "headrace_endpoint_prefill_tokens", ("endpoint",), "tokens", "Prompt tokens sent whose first token has not come."
+)
+ENDPOINT_HELD = _gauge(
+    "headrace_endpoint_held_tokens", ("endpoint",), "tokens", "Tokens of the requests that have their first token."
+)
+ENDPOINT_LOAD_AGE = _gauge(
+    "headrace_endpoint_load_age_seconds",
+    ("endpoint",),
+    "seconds",
+    "Age of the engine's own load figures; absent where there never were any.",
+)
 TOKENS = _counter(
     "headrace_tokens_total", ("model", "kind"), "tokens", "Tokens as engines counted them: input, cached_input, output."
 )
@@ -191,7 +233,9 @@ SHARING_LOSSES = _counter(
 )
 
 METRICS: tuple[MetricSpec, ...] = (
-    REQUESTS, TTFT, TPOT, ITL, E2E, QUEUE, TOKENS, IN_FLIGHT, CONNECTIONS, RETRIES, FAILOVERS, RESUMES, UNRESUMED,
+    REQUESTS, TTFT, TPOT, ITL, E2E, QUEUE, QUEUE_WAITING, QUEUE_OLDEST, QUEUE_REFUSALS, QUEUE_DEGRADED,
+    QUEUE_WITHDRAWALS, ENDPOINT_PLACES, ENDPOINT_PREFILL, ENDPOINT_HELD, ENDPOINT_LOAD_AGE, TOKENS,
+    IN_FLIGHT, CONNECTIONS, RETRIES, FAILOVERS, RESUMES, UNRESUMED,
     RESUME_GAP, RETRY_BUDGET_REFUSALS,
     CANCELS, ENDPOINT_STATE, ENDPOINT_IN_FLIGHT, ENDPOINT_REQUESTS, ENDPOINT_FAILURES, JOURNAL_DROPPED, JOURNAL_PENDING,
     LOG_DROPPED, TENANT_REQUESTS, TENANT_TOKENS, TENANT_GPU, TENANT_COST, QUOTA_REFUSALS, BUDGET_USED, BUDGET,

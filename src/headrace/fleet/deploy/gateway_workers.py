@@ -17,6 +17,7 @@ from headrace.declaration.gateway_plan import GatewayPlan
 from headrace.domain.endpoint import EndpointState
 from headrace.domain.operator_error import OperatorError
 from headrace.domain.quota import Spent
+from headrace.domain.queue_status import QueueStatus
 from headrace.domain.quota_status import LimitStatus
 from headrace.domain.tenant import KeyRecord
 from headrace.domain.routing_status import RouteExplanation, RoutingStatus
@@ -180,6 +181,11 @@ class GatewayWorkers:
         """What each worker knows of every limit; one that does not answer is left out."""
         answers = await asyncio.gather(*(slot.worker.read_quota() for slot in self.slots))
         return [answer for answer in answers if answer]
+
+    async def queues(self) -> list[tuple[int, tuple[QueueStatus, ...]]]:
+        """The queues of each worker, by its number."""
+        answers = await asyncio.gather(*(slot.worker.read_queues() for slot in self.slots))
+        return [(slot.worker.serial, answer) for slot, answer in zip(self.slots, answers, strict=True)]
 
     async def routing(self) -> list[RoutingStatus]:
         """What each worker knows of prompts and hits."""

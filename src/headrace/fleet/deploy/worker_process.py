@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from headrace.domain.queue_status import QueueStatus
 from headrace.domain.quota_status import LimitStatus
 from headrace.domain.routing_status import RouteExplanation, RoutingStatus
 from headrace.domain.worker import (
@@ -17,6 +18,7 @@ from headrace.domain.worker import (
     Drain,
     ExplainRoute,
     ReadMetrics,
+    ReadQueues,
     ReadQuota,
     ReadRouting,
     ReadStatus,
@@ -149,6 +151,14 @@ class WorkerProcess:
         try:
             reply = await self._ask(ReadQuota())
             return msgspec.json.decode(reply.text, type=tuple[LimitStatus, ...]) if reply.ok else ()
+        except (WorkerLostError, msgspec.DecodeError):
+            return ()
+
+    async def read_queues(self) -> tuple[QueueStatus, ...]:
+        """Return the queue of each model; empty where it does not answer."""
+        try:
+            reply = await self._ask(ReadQueues())
+            return msgspec.json.decode(reply.text, type=tuple[QueueStatus, ...]) if reply.ok else ()
         except (WorkerLostError, msgspec.DecodeError):
             return ()
 

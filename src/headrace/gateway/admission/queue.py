@@ -5,150 +5,35 @@ whose endpoints has a known bound has no lane: its requests go straight on. Coun
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from time import monotonic
-from typing import Protocol
-
-import structlog
+from collections.abc import Callable, Mapping
 
 from headrace.declaration.gateway_plan import GatewayPlan, PoolPlan
-from headrace.declaration.queue_plan import QueuePlan
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import InferenceRequest
 from headrace.domain.tenant import Caller
 from headrace.domain.usage import TokenUsage
 from headrace.gateway.admission.core.flow import QueueTicket
-from headrace.gateway.admission.core.ladder import AS_IT_IS, Degraded, degrade
-from headrace.gateway.admission.core.lane import Lane, QueueBound, Refused
-from headrace.gateway.admission.core.room import Room, has_room
+from headrace.gateway.admission.core.ladder import Degraded, degrade
+from headrace.gateway.admission.core.lane import Refused
+from headrace.gateway.admission.core.room import Room
+from headrace.gateway.admission.model_queue import (
+    Finder,
+    Held,
+    ModelQueue,
+    Waiting,
+    held_of,
+    note_step,
+    queue_of,
+    refusal_of,
+    request_of,
+)
 from headrace.gateway.admission.queue_rules import declared_room, lane_rules
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.endpoints.load import Claim
 
-log = structlog.get_logger("headrace.gateway")
 UNSEEN_PREFILL_S = 0.5
 """A whole answer shows no first token: its prompt is taken to be computed after so long. Chosen: longer than most
 prompts take; it only bounds how many prompts are sent at once while several tenants use a pool."""
-
-
-class Held(Protocol):
-    """A request on its way, as the queue sees it: forwarding's delivery."""
-
-    request: InferenceRequest
-
-    @property
-    def claim(self) -> Claim | None: ...
-
-    @property
-    def attempt_mono_s(self) -> float:
-        """When the attempt under way was sent."""
-        ...
-
-    @property
-    def output_tokens(self) -> int: ...
-
-    def start(self, first: Claim | None = None) -> None:
-        """Send it to the endpoint of the claim, which it takes over."""
-        ...
-
-    def withdraw(self) -> bool:
-        """Take it back from its engine; False where an answer has begun."""
-        ...
-
-    def end(self, error: RequestError) -> None: ...
-
-    def crashed(self, bug: Exception) -> None: ...
-
-
-class Finder(Protocol):
-    """Routing, as the queue sees it."""
-
-    def find(self, request: InferenceRequest, has_room: Callable[[Endpoint], bool]) -> Endpoint | None:
-        """Return the best endpoint of those with room. Raises: RequestError where none could be chosen at all."""
-        ...
-
-    def group(self, request: InferenceRequest) -> tuple[str, ...] | None:
-        """Return what tells which endpoints may serve it, equal for the like of it; None: has needs of its own."""
-        ...
-
-
-class ModelQueue:
-    """The queue of one model, and who of it is in service."""
-
-    def __init__(self, model: str, plans: tuple[QueuePlan, ...], loop: asyncio.AbstractEventLoop) -> None:
-        self.model = model
-        self.lane = Lane(lane_rules(plans), self._find)
-        self.finder: Finder
-        self.running: dict[QueueTicket, None] = {}
-        self.degraded: dict[str, int] = {}
-        """By step."""
-        self.refused: dict[str, int] = {}
-        """By bound."""
-        self.withdrawals = 0
-        self._loop = loop
-        self._is_due = False
-        self._is_pumping = False
-
-    def wake(self) -> None:
-        """Room may have come: look once, at the end of this turn of the loop."""
-        if self.lane.waiting and not self._is_due:
-            self._is_due = True
-            self._loop.call_soon(self.pump)
-
-    def pump(self) -> None:
-        """Start whoever may go now."""
-        self._is_due = False
-        now = monotonic()
-        self._is_pumping = True
-        try:
-            self._start(now)
-            for ticket in self.lane.iter_withdrawable(now):
-                held = _held(ticket)
-                if held is not None and held.withdraw():
-                    self.withdrawals += 1
-                    self.running.pop(ticket, None)
-                    self.lane.requeue(ticket, now)
-                    self._start(now)
-                    break
-        finally:
-            self._is_pumping = False
-
-    def _start(self, now: float) -> None:
-        for ticket, claim in self.lane.pump(now):
-            self.running[ticket] = None
-            held = _held(ticket)
-            assert held is not None  # in one turn with `enter`, and nothing pumps in between
-            try:
-                held.start(claim)
-            except Exception as bug:  # noqa: BLE001 (boundary of one request)
-                held.crashed(bug)
-
-    def _find(self, ticket: QueueTicket, *, is_light: bool, is_contended: bool) -> Endpoint | None:
-        request, tokens = _request(ticket), ticket.input_tokens
-        ratio = self.lane.rules.headroom_ratio
-
-        def room(endpoint: Endpoint) -> bool:
-            return not endpoint.load.has_limit or has_room(
-                endpoint, tokens, is_light=is_light, is_contended=is_contended, headroom_ratio=ratio
-            )
-
-        try:
-            return self.finder.find(request, room)
-        except RequestError:
-            if self._is_pumping or self.lane.waiting:
-                return None  # it has been let in: it waits for an endpoint to come back, as long as it may
-            raise
-
-
-class Waiting:
-    """What a ticket's `payload` is: the request, and its delivery once that is made."""
-
-    __slots__ = ("degraded", "held", "request")
-
-    def __init__(self, request: InferenceRequest) -> None:
-        self.request = request
-        self.held: Held | None = None
-        self.degraded = AS_IT_IS
 
 
 class AdmissionQueue:
@@ -263,28 +148,28 @@ class AdmissionQueue:
             queue.running[ticket] = None
         elif not caller.degrade:
             if found is not None:
-                raise _refusal(queue, ticket, found)
+                raise refusal_of(queue, ticket, found)
         else:
             return self._degrade(queue, ticket, found, caller, now)
         return ticket
 
-    def attach(self, ticket: QueueTicket, held: Held) -> Claim | None:
+    def attach(self, ticket: QueueTicket, held: Held, name: str) -> Claim | None:
         """The delivery of a ticket is there: its claim is handed over; None: hold it, and call `wait`."""
         payload = ticket.payload
         assert isinstance(payload, Waiting)
-        payload.held = held
+        payload.held, payload.name = held, name
         claim, ticket.claim = ticket.claim, None
         return claim
 
     def wait(self, ticket: QueueTicket) -> None:
         """A held delivery is started when its turn comes, perhaps at once."""
-        queue = _queue(ticket)
+        queue = queue_of(ticket)
         if queue.lane.may_go(ticket):
             queue.pump()
 
     def leave(self, ticket: QueueTicket, usage: TokenUsage, output_events: int) -> None:
         """A request is over, however it ended and wherever it was."""
-        queue = _queue(ticket)
+        queue = queue_of(ticket)
         claim, ticket.claim = ticket.claim, None
         if claim is not None:  # nobody took it over
             claim.free()
@@ -302,7 +187,7 @@ class AdmissionQueue:
         self, queue: ModelQueue, ticket: QueueTicket, found: Refused | None, caller: Caller, now: float
     ) -> QueueTicket:
         """It cannot go now: do with it what its tenant has declared for that."""
-        request = _request(ticket)
+        request = request_of(ticket)
         wait_s = queue.lane.expected_wait_s(ticket.flow, now)
         step = degrade(caller.degrade, request.requested_model, request.output_limit_tokens, wait_s)
         group = queue.finder.group(request)
@@ -313,7 +198,7 @@ class AdmissionQueue:
             queue.degraded["model"] = queue.degraded.get("model", 0) + 1
             return self._enter_cheaper(cheaper, request, step, caller, ticket, now)
         if found is not None:
-            raise _refusal(queue, ticket, found)
+            raise refusal_of(queue, ticket, found)
         if step.is_refused:
             retry_after_s = queue.lane.drain.retry_after_s(queue.lane.waiting, now)
             queue.lane.leave(ticket)
@@ -325,7 +210,7 @@ class AdmissionQueue:
             raise RequestError(ErrorCode.SATURATED, message, retry_after_s=retry_after_s)
         if step.output_tokens is not None and group is not None:
             queue.degraded["output_tokens"] = queue.degraded.get("output_tokens", 0) + 1
-            _note(ticket, request.with_output_limit(step.output_tokens), step)
+            note_step(ticket, request.with_output_limit(step.output_tokens), step)
         return ticket
 
     def _enter_cheaper(
@@ -353,10 +238,10 @@ class AdmissionQueue:
             before.key,
         )
         ticket.queue = queue
-        _note(ticket, request, step)
+        note_step(ticket, request, step)
         found = queue.lane.enter(ticket, now)
         if isinstance(found, Refused):
-            raise _refusal(queue, ticket, found)
+            raise refusal_of(queue, ticket, found)
         if found is not None:
             ticket.claim = found
             queue.running[ticket] = None
@@ -369,7 +254,7 @@ class AdmissionQueue:
         for queue in list(self._limited.values()):
             lane = queue.lane
             for ticket in queue.running:
-                held = _held(ticket)
+                held = held_of(ticket)
                 if held is None:
                     continue
                 lane.charge_output(ticket, held.output_tokens)
@@ -382,7 +267,7 @@ class AdmissionQueue:
         self._refresh()
 
     def _expire(self, queue: ModelQueue, ticket: QueueTicket, now_mono_s: float) -> None:
-        held = _held(ticket)
+        held = held_of(ticket)
         if held is None:
             return
         waited_s, request_class = now_mono_s - ticket.since_mono_s, ticket.flow.request_class
@@ -398,7 +283,7 @@ class AdmissionQueue:
         """Its model is not declared any more: who waits for it gets an answer that says so."""
         for flow in list(queue.lane.iter_flows()):
             for ticket in list(flow.iter_waiting()):
-                held = _held(ticket)
+                held = held_of(ticket)
                 if held is not None:
                     message = f"model {queue.model!r} has just been taken out of the declaration"
                     held.end(RequestError(ErrorCode.NO_READY_ENDPOINT, message))
@@ -418,61 +303,5 @@ class AdmissionQueue:
         return sum(queue.lane.waiting for queue in self._queues.values())
 
 
-def degraded(ticket: QueueTicket) -> Degraded:
-    """What was done with a request so that it need not be refused."""
-    payload = ticket.payload
-    return payload.degraded if isinstance(payload, Waiting) else AS_IT_IS
-
-
-def request_of(ticket: QueueTicket) -> InferenceRequest:
-    """The request as it is sent, shortened or not."""
-    return _request(ticket)
-
-
-def _note(ticket: QueueTicket, request: InferenceRequest, step: Degraded) -> None:
-    payload = ticket.payload
-    assert isinstance(payload, Waiting)
-    payload.request, payload.degraded = request, step
-
-
-def _request(ticket: QueueTicket) -> InferenceRequest:
-    payload = ticket.payload
-    assert isinstance(payload, Waiting)
-    return payload.request
-
-
-def _held(ticket: QueueTicket) -> Held | None:
-    payload = ticket.payload
-    assert isinstance(payload, Waiting)
-    return payload.held
-
-
-def _queue(ticket: QueueTicket) -> ModelQueue:
-    queue = ticket.queue
-    assert isinstance(queue, ModelQueue)
-    return queue
-
-
 def _no_endpoints(_pool: str) -> tuple[Endpoint, ...]:
     return ()
-
-
-def _refusal(queue: ModelQueue, ticket: QueueTicket, refused: Refused) -> RequestError:
-    """A full queue as an error: the tenant's own bound is a 429, everybody's a 503."""
-    bound = refused.bound
-    queue.refused[bound.value] = queue.refused.get(bound.value, 0) + 1
-    unit = "bytes of requests" if bound in (QueueBound.TENANT_BYTES, QueueBound.POOL_BYTES) else "requests"
-    whose = f"tenant {ticket.flow.tenant!r} has" if bound.is_tenants else "all tenants together have"
-    message = (
-        f"{whose} {refused.used} {unit} waiting for model {queue.model!r}; the limit is {refused.limit} "
-        f"(level {'tenant' if bound.is_tenants else 'pool'}, queue.{bound.value})"
-    )
-    code = ErrorCode.RATE_LIMITED if bound.is_tenants else ErrorCode.SATURATED
-    figures = {"limit": refused.limit, "used": refused.used, "reset_s": int(refused.retry_after_s)}
-    return RequestError(code, message, retry_after_s=refused.retry_after_s, figures=figures)
-
-
-def iter_tickets(queue: ModelQueue) -> Iterable[QueueTicket]:
-    """Everybody who waits, tenant by tenant, in order within each."""
-    for flow in queue.lane.iter_flows():
-        yield from flow.iter_waiting()

@@ -1,0 +1,95 @@
+"""The queues of one worker as operators see them: who waits, since when, and why."""
+
+from headrace.domain.queue_status import LONGEST_SHOWN, EndpointRoom, QueueStatus, TenantQueue, WaitingRequest
+from headrace.gateway.admission.core.bands import BANDS
+from headrace.gateway.admission.core.flow import Flow, QueueTicket
+from headrace.gateway.admission.model_queue import ModelQueue, iter_tickets, name_of
+from headrace.gateway.admission.queue import AdmissionQueue
+from headrace.gateway.endpoints.endpoint import Endpoint
+
+
+def queue_statuses(queue: AdmissionQueue, now_mono_s: float, now_at: float) -> list[QueueStatus]:
+    """Return one status a model, in the declared order."""
+    return [_status(each, queue.endpoints_of(each.model), now_mono_s, now_at) for each in queue.queues.values()]
+
+
+def _status(queue: ModelQueue, endpoints: list[Endpoint], now_mono_s: float, now_at: float) -> QueueStatus:
+    lane = queue.lane
+    waiting = sorted(iter_tickets(queue), key=lambda ticket: ticket.since_mono_s)[:LONGEST_SHOWN]
+    rate = lane.drain.per_s(now_mono_s)
+    return QueueStatus(
+        model=queue.model,
+        pools=tuple(dict.fromkeys(endpoint.plan.name for endpoint in endpoints)),
+        waiting=lane.waiting,
+        waiting_bytes=lane.waiting_bytes,
+        in_service=lane.in_service,
+        starts_per_s=None if rate is None else round(rate, 3),
+        reason=reason_of(endpoints, lane.waiting),
+        by_class={each.value: lane.waiting_of(each) for each in BANDS},
+        tenants=tuple(_tenant(flow, now_mono_s) for flow in lane.iter_flows()),
+        endpoints=tuple(_endpoint(endpoint, now_mono_s) for endpoint in endpoints),
+        longest=tuple(_waiting(ticket, now_mono_s, now_at) for ticket in waiting),
+        refused=dict(queue.refused),
+        degraded=dict(queue.degraded),
+        withdrawals=queue.withdrawals,
+    )
+
+
+def reason_of(endpoints: list[Endpoint], waiting: int) -> str:
+    """Say why requests wait."""
+    if not waiting:
+        return "nothing waits"
+    usable = [endpoint for endpoint in endpoints if endpoint.is_usable]
+    if not usable:
+        return f"none of {len(endpoints)} endpoints is ready"
+    bounded = [endpoint for endpoint in usable if endpoint.load.sequences_limit is not None]
+    full = [endpoint for endpoint in bounded if endpoint.in_flight >= (endpoint.load.sequences_limit or 0)]
+    if len(full) == len(usable):
+        places = sum(endpoint.load.sequences_limit or 0 for endpoint in full)
+        return f"all {places} places of {len(full)} ready endpoints are taken"
+    return "the places that are free are kept for tenants below their share, or wait for prompts under way"
+
+
+def _tenant(flow: Flow, now_mono_s: float) -> TenantQueue:
+    oldest_mono_s = min((ticket.since_mono_s for ticket in flow.iter_any_order()), default=None)
+    return TenantQueue(
+        tenant=flow.tenant,
+        request_class=flow.request_class.value,
+        weight=flow.weight,
+        waiting=flow.waiting,
+        in_service=flow.in_service,
+        oldest_s=None if oldest_mono_s is None else round(now_mono_s - oldest_mono_s, 3),
+        served_tokens=round(flow.counter, 1),
+    )
+
+
+def _endpoint(endpoint: Endpoint, now_mono_s: float) -> EndpointRoom:
+    load, measured = endpoint.load, endpoint.load.measured
+    age_s = load.age_s(now_mono_s)
+    return EndpointRoom(
+        endpoint=endpoint.endpoint_id,
+        state=endpoint.state.value,
+        in_flight=endpoint.in_flight,
+        places=load.sequences_limit,
+        prefill_tokens=load.prefill_tokens,
+        held_tokens=load.held_tokens,
+        engine_running=measured.running if measured else None,
+        engine_waiting=measured.waiting if measured else None,
+        kv_utilization_ratio=measured.kv_utilization_ratio if measured else None,
+        measured_age_s=None if age_s is None else round(age_s, 3),
+        is_measured_fresh=load.fresh(now_mono_s) is not None,
+    )
+
+
+def _waiting(ticket: QueueTicket, now_mono_s: float, now_at: float) -> WaitingRequest:
+    waited_s = now_mono_s - ticket.since_mono_s
+    deadline = ticket.deadline_mono_s
+    return WaitingRequest(
+        request_id=name_of(ticket),
+        tenant=ticket.flow.tenant,
+        request_class=ticket.flow.request_class.value,
+        since_at=now_at - waited_s,
+        waited_s=round(waited_s, 3),
+        input_tokens=ticket.input_tokens,
+        deadline_in_s=None if deadline is None else round(deadline - now_mono_s, 3),
+    )

@@ -44,7 +44,7 @@ class RetryBudget:
 
     def try_retry(self, now_mono_s: float) -> bool:
         """Take one retry from the budget; False where it is used up."""
-        self._turn(now_mono_s)
+        self.turn(now_mono_s)
         allowed = self._minimum + self._ratio * (self._requests + self._before)
         if self._retries + self._retries_before < allowed:
             self._retries += 1
@@ -54,7 +54,8 @@ class RetryBudget:
             return True
         return False
 
-    def _turn(self, now_mono_s: float) -> None:
+    def turn(self, now_mono_s: float) -> None:
+        """Let what is not recent any more go. To be called more often than once a window: counting has no clock."""
         windows = int((now_mono_s - self._window_mono_s) / WINDOW_S)
         if windows <= 0:
             return

@@ -9,8 +9,8 @@ from starlette.responses import Response
 from headrace.control_api import audit_routes as audit
 from headrace.control_api import entry_routes as entries
 from headrace.control_api import instance_routes as instance
-from headrace.control_api import routing_routes as routing
 from headrace.control_api import key_routes as keys
+from headrace.control_api import routing_routes as routing
 from headrace.control_api import usage_routes as usage
 from headrace.control_api.access import Access
 from headrace.control_api.context import ControlContext

@@ -68,7 +68,16 @@ class ExplainRoute(msgspec.Struct, frozen=True, kw_only=True, tag="explain_route
 
 
 WorkerCommand = (
-    Configure | SetKeys | SetSpent | Drain | ReadMetrics | ReadStatus | ReadQuota | ReadQueues | ReadRouting | ExplainRoute
+    Configure
+    | SetKeys
+    | SetSpent
+    | Drain
+    | ReadMetrics
+    | ReadStatus
+    | ReadQuota
+    | ReadQueues
+    | ReadRouting
+    | ExplainRoute
 )
 
 

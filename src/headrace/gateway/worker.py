@@ -22,9 +22,9 @@ from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.queue_status import QueueStatus
 from headrace.domain.quota import Spent
 from headrace.domain.quota_status import LimitStatus
-from headrace.domain.tenant import KeyRecord
 from headrace.domain.request import RequestClass
 from headrace.domain.routing_status import RouteExplanation, RoutingStatus
+from headrace.domain.tenant import KeyRecord
 from headrace.domain.worker import EndpointStatus, ExplainRoute, WorkerStatus
 from headrace.gateway.accounting.account import Books
 from headrace.gateway.accounting.counters import Counters

@@ -16,11 +16,11 @@ from structlog.typing import FilteringBoundLogger
 from headrace.declaration.gateway_plan import GatewayPlan
 from headrace.domain.endpoint import EndpointState
 from headrace.domain.operator_error import OperatorError
-from headrace.domain.quota import Spent
 from headrace.domain.queue_status import QueueStatus
+from headrace.domain.quota import Spent
 from headrace.domain.quota_status import LimitStatus
-from headrace.domain.tenant import KeyRecord
 from headrace.domain.routing_status import RouteExplanation, RoutingStatus
+from headrace.domain.tenant import KeyRecord
 from headrace.domain.worker import ExplainRoute, SetKeys, SetSpent, WorkerStatus
 from headrace.fleet.deploy.predecessors import find_predecessors, forget_worker, note_worker
 from headrace.fleet.deploy.process_watch import try_signal, wait_gone

@@ -64,10 +64,9 @@ def explanation_view(found: RouteExplanation) -> "RenderableType":
         f"about {found.input_tokens} input tokens in {found.blocks} blocks{output}",
         f"picked {found.picked} ({found.reason})" if found.picked else f"nothing can answer: {found.reason}",
     ]
-    parts: RenderableType = "\n".join(lines)
     scored = [each for each in found.candidates if each.cost_s is not None]
     left_out = [each for each in found.candidates if each.cost_s is None]
-    shown = [parts]
+    shown: list[RenderableType] = ["\n".join(lines)]
     if scored:
         shown.append(_scored_table(scored))
     if left_out:

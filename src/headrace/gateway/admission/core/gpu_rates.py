@@ -8,20 +8,21 @@ FORGETTING = 0.98
 """Of what is known, at each look: fifty looks are remembered. Chosen."""
 LEARNED_LOOKS = 5
 """Before that nothing is known. Chosen."""
-DOUBT = 1e-6
-"""Squared seconds per token of the first guess (0): wider than any engine. Prefill and decode are told apart as soon as
-their proportions differ between looks; until then the time is shared in proportion to the squares of the tokens."""
+RIDGE = 1e-6
+"""Of the sums' size, added to them: where prefill and decode always come in the same proportion and cannot be told
+apart, the time is shared in the proportion of the tokens' squares, and the sum is still right. Chosen."""
 
 
 class PoolSpeed:
     """Seconds of one replica for one token of each kind. Units: tokens, seconds of one replica."""
 
-    __slots__ = ("_covariance", "_declared", "_looks", "_seconds", "decode_s", "devices", "prefill_s")
+    __slots__ = ("_declared", "_looks", "_seconds", "_sums", "decode_s", "devices", "prefill_s")
 
     def __init__(self) -> None:
         self._declared: tuple[float | None, float | None] = (None, None)
         self._seconds = (0.0, 0.0)
-        self._covariance = (DOUBT, 0.0, DOUBT)
+        self._sums = (0.0, 0.0, 0.0, 0.0, 0.0)
+        """Of prefill squared, prefill times decode, decode squared, prefill times busy, decode times busy."""
         self._looks = 0
         self.prefill_s: float | None = None
         self.decode_s: float | None = None
@@ -54,23 +55,15 @@ class PoolSpeed:
         return (fresh * prefill_s + output_tokens * decode_s) * self.devices
 
     def learn(self, *, prefill_tokens: int, decode_tokens: int, busy_s: float) -> None:
-        """So many tokens came through while replicas were busy for `busy_s` in sum: recursive least squares."""
-        x, y = float(prefill_tokens), float(decode_tokens)
-        if x + y <= 0.0 or busy_s <= 0.0:
+        """So many tokens came through while replicas were busy for `busy_s` in sum: least squares of relative errors,
+        the past forgotten.
+        """
+        if prefill_tokens + decode_tokens <= 0 or busy_s <= 0.0:
             return
-        first, second = self._seconds
-        a, b, c = self._covariance
-        gain_x, gain_y = a * x + b * y, b * x + c * y
-        noise = (0.1 * busy_s) ** 2  # a look is believed to a tenth of itself
-        scale = FORGETTING * noise + x * gain_x + y * gain_y
-        error = busy_s - first * x - second * y
-        first, second = first + gain_x / scale * error, second + gain_y / scale * error
-        self._covariance = (
-            min((a - gain_x * gain_x / scale) / FORGETTING, DOUBT),
-            (b - gain_x * gain_y / scale) / FORGETTING,
-            min((c - gain_y * gain_y / scale) / FORGETTING, DOUBT),
-        )
-        self._seconds = (max(first, 0.0), max(second, 0.0))
+        x, y = prefill_tokens / busy_s, decode_tokens / busy_s
+        xx, xy, yy, x1, y1 = (FORGETTING * one for one in self._sums)
+        self._sums = xx, xy, yy, x1, y1 = xx + x * x, xy + x * y, yy + y * y, x1 + x, y1 + y
+        self._seconds = _solve(xx, xy, yy, x1, y1)
         self._looks += 1
         self._publish()
 
@@ -79,3 +72,14 @@ class PoolSpeed:
         declared = self._declared
         self.prefill_s = declared[0] if declared[0] is not None else learned[0]
         self.decode_s = declared[1] if declared[1] is not None else learned[1]
+
+
+def _solve(xx: float, xy: float, yy: float, x1: float, y1: float) -> tuple[float, float]:
+    """Seconds per token of each kind, none below 0."""
+    ridge = RIDGE * (xx + yy)
+    a, c = xx + ridge, yy + ridge
+    determinant = a * c - xy * xy
+    first, second = (c * x1 - xy * y1) / determinant, (a * y1 - xy * x1) / determinant
+    if first < 0.0:
+        return 0.0, y1 / c
+    return (first, second) if second >= 0.0 else (x1 / a, 0.0)

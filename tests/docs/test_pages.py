@@ -93,6 +93,8 @@ def test_both_readmes_have_the_same_commands() -> None:
 
 
 MACHINE_PATH = re.compile(rb"(?<![\w./$}-])/(?:work|root|opt|home|Users|private)/[\w.-]+")
+PATHS_IN_IMAGES = (b"/opt/tritonserver",)
+"""Where other people's images keep their programs."""
 
 
 def test_no_file_names_a_path_of_somebodys_machine() -> None:
@@ -102,7 +104,8 @@ def test_no_file_names_a_path_of_somebodys_machine() -> None:
         content = path.read_bytes()
         if b"\0" in content[:1024]:
             continue
-        named += [f"{path.relative_to(ROOT)}: {found.decode()}" for found in MACHINE_PATH.findall(content)]
+        found = [one for one in MACHINE_PATH.findall(content) if one not in PATHS_IN_IMAGES]
+        named += [f"{path.relative_to(ROOT)}: {one.decode()}" for one in found]
     assert named == []
 
 

@@ -92,8 +92,13 @@ def engine_labels(cluster: Cluster, workload: Workload) -> dict[str, str]:
     if settings.strategy == "blue-green":
         labels[COLOUR_LABEL] = settings.colour
     if workload.role is not None:
-        labels[PEERS_LABEL] = object_name(workload.model)
+        labels[PEERS_LABEL] = peers_name(workload.model)
     return labels
+
+
+def peers_name(model: str) -> str:
+    """Write a model's name as the value of a label."""
+    return object_name(model)[:63].rstrip("-")
 
 
 def shared_labels() -> dict[str, str]:

@@ -9,7 +9,7 @@ from headrace.fleet.deploy.render.core.model import RenderNote, Severity, Worklo
 from headrace.fleet.deploy.render.core.object_names import name_notes
 from headrace.fleet.deploy.render.kubernetes.objects import Cluster, KubeObject
 from headrace.fleet.deploy.render.kubernetes.probes import lead_s
-from headrace.fleet.deploy.render.kubernetes.scaling import signals_of
+from headrace.fleet.deploy.render.kubernetes.scaling import can_select, engine_signals
 from headrace.fleet.deploy.render.kubernetes.shared_objects import claim_bytes
 
 LEAST_DRAIN_S = 5
@@ -33,6 +33,12 @@ def cluster_notes(cluster: Cluster, workloads: Sequence[Workload], *, has_gatewa
             "deployment.models.access",
             f"is ReadWriteOnce, which one node mounts: {replicas} pods that need it must run on the same node",
             "Use a storage class that offers ReadWriteMany",
+        )
+    if cluster.settings.pod_monitors and not cluster.settings.metrics_from:
+        yield _warning(
+            "deployment.kubernetes.metrics_from",
+            "names no namespace: the network policies keep Prometheus away from what the PodMonitors tell it to read",
+            "Such as kubernetes.io/metadata.name: monitoring",
         )
     if volume.access == "ReadOnlyMany":
         yield _warning("deployment.models.access", "is ReadOnlyMany: nothing is fetched, the weights must be there")
@@ -108,12 +114,16 @@ def _autoscale_notes(cluster: Cluster, workload: Workload) -> Iterator[RenderNot
         yield _error(key, "cannot change the number of StatefulSets", "Use several_nodes: leader-worker-set")
     if not cluster.pool(workload).options.telemetry.metrics:
         yield _error(key, "needs the engine's metrics", "Set telemetry.metrics")
-    found = {signal.origin.rpartition(".")[2] for signal in signals_of(workload, autoscale)}
-    if not found:
-        version = workload.image.engine_version or "its newest version"
-        yield _error(key, f"has no signal: {workload.engine.value} {version} shows neither its queue nor its KV cache")
-    for missing in sorted({"waiting", "kv_utilization"} - found) if found else ():
-        yield _warning(f"{key}.{missing}", f"has no effect: {workload.engine.value} has no such metric")
+    if autoscale.by == "hpa" and not can_select(workload.model):
+        said = f"has no effect in the gateway: {workload.model} is no value of a label, by which its queue is asked for"
+        yield _warning(f"{key}.waiting", said, "Use autoscale.by: keda")
+    found = {signal.origin.rpartition(".")[2] for signal in engine_signals(workload, autoscale)}
+    for missing in sorted({"waiting", "kv_utilization"} - found):
+        yield _warning(
+            f"{key}.{missing}",
+            f"{workload.engine.value} {workload.image.engine_version or ''} has no such metric: ".replace("  ", " ")
+            + ("only the gateway's queue counts" if missing == "waiting" else "it has no effect"),
+        )
 
 
 def object_notes(objects: Sequence[KubeObject]) -> Iterator[RenderNote]:

@@ -1,9 +1,11 @@
-"""More and fewer replicas by the engine's own signals: requests that wait in it, and how full its KV cache is.
+"""More and fewer replicas by three signals: requests that wait in the gateway for the model, requests that wait in the
+engines, and how full their KV caches are. The gateway's come first, since it keeps what an engine has no room for.
 
 Fewer come slowly: only when fewer have been enough for `settle_s`, one at a time, and the next not before that one's
 streams have had their drain bound. The pod's own end (probes.py) lets them finish.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -20,6 +22,9 @@ from headrace.fleet.deploy.render.kubernetes.probes import needed_grace_s
 LEAST_SETTLE_S = 300
 POD_SUFFIX, LEADER_SUFFIX = "[a-z0-9]{1,10}-[a-z0-9]{5}", "[0-9]+"
 """What a Deployment's pods, and a LeaderWorkerSet's leaders, have after its name."""
+GATEWAY_QUEUE = "headrace_queue_waiting_requests"
+"""Of telemetry/catalogue.py, with the labels model and class."""
+LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 ASK_S = 15
 """How often KEDA asks."""
 
@@ -28,7 +33,8 @@ ASK_S = 15
 class Signal:
     """One thing that calls for more replicas."""
 
-    metric: EngineMetric
+    metric: EngineMetric | None
+    """None: the gateway's queue."""
     threshold: float
     """On average over replicas."""
     origin: str
@@ -46,6 +52,13 @@ def scaler_of(cluster: Cluster, workload: Workload) -> Iterator[KubeObject]:
 
 
 def signals_of(workload: Workload, autoscale: Autoscale) -> list[Signal]:
+    """Return all that calls for more: the gateway's queue, and what the engine's version tells of its load."""
+    origin = f"pools.{workload.pool}.kubernetes.autoscale.waiting, in the gateway"
+    first = Signal(metric=None, threshold=autoscale.waiting, origin=origin)
+    return [first, *engine_signals(workload, autoscale)]
+
+
+def engine_signals(workload: Workload, autoscale: Autoscale) -> list[Signal]:
     """Return what the engine's version tells of its load."""
     table = driver_for(workload.engine).metrics
     key = f"pools.{workload.pool}.kubernetes.autoscale"
@@ -92,10 +105,13 @@ def behavior_of(cluster: Cluster, workload: Workload, autoscale: Autoscale) -> T
     }
 
 
-def query_of(cluster: Cluster, workload: Workload, metric: EngineMetric, *, namespace: str | None = None) -> str:
+def query_of(cluster: Cluster, workload: Workload, metric: EngineMetric | None, *, namespace: str | None = None) -> str:
     """Return the PromQL whose value, divided by the replicas, is compared."""
+    namespace = namespace or cluster.namespace
+    if metric is None:
+        return f'sum({GATEWAY_QUEUE}{{namespace="{namespace}",model="{workload.model}"}})'
     suffix = LEADER_SUFFIX if workload.nodes > 1 else POD_SUFFIX
-    pods = f'namespace="{namespace or cluster.namespace}",pod=~"{engine_name(cluster, workload)}-{suffix}"'
+    pods = f'namespace="{namespace}",pod=~"{engine_name(cluster, workload)}-{suffix}"'
     series = f"{metric.name}{{{pods}}}"
     # several series of one pod are ranks or copies: the fullest counts, sums are summed
     inner = "max" if metric.combine is Combine.MAX or metric.replicas else "sum"
@@ -144,21 +160,26 @@ def _horizontal_autoscaler(cluster: Cluster, workload: Workload, autoscale: Auto
         "minReplicas": Noted(autoscale.minimum, f"pools.{workload.pool}.kubernetes.autoscale.minimum"),
         "maxReplicas": Noted(autoscale.maximum, f"pools.{workload.pool}.kubernetes.autoscale.maximum"),
         "metrics": [
-            {
-                "type": "Pods",
-                "pods": {
-                    "metric": {"name": signal.metric.name},
-                    "target": {
-                        "type": "AverageValue",
-                        "averageValue": Noted(_milli(signal.threshold), signal.origin),
-                    },
-                },
-            }
+            _hpa_metric(workload, signal)
             for signal in signals_of(workload, autoscale)
+            if signal.metric is not None or can_select(workload.model)
         ],
         "behavior": behavior_of(cluster, workload, autoscale),
     }
     return _object(cluster, workload, "autoscaling/v2", "HorizontalPodAutoscaler", spec)
+
+
+def can_select(model: str) -> bool:
+    """Tell whether a HorizontalPodAutoscaler can ask for a model by its name, which must be a label's value."""
+    return LABEL_VALUE.fullmatch(model) is not None
+
+
+def _hpa_metric(workload: Workload, signal: Signal) -> Tree:
+    target = {"type": "AverageValue", "averageValue": Noted(_milli(signal.threshold), signal.origin)}
+    if signal.metric is not None:
+        return {"type": "Pods", "pods": {"metric": {"name": signal.metric.name}, "target": target}}
+    metric = {"name": GATEWAY_QUEUE, "selector": {"matchLabels": {"model": workload.model}}}
+    return {"type": "External", "external": {"metric": metric, "target": target}}
 
 
 def _milli(value: float) -> str:

@@ -25,6 +25,7 @@ from headrace.fleet.deploy.render.kubernetes.objects import (
     engine_name,
     gateway_selector,
     own_selector,
+    peers_name,
     pool_selector,
 )
 from headrace.fleet.deploy.render.kubernetes.triton import METRICS_PATH, is_triton
@@ -111,7 +112,7 @@ def _network_policy(cluster: Cluster, workload: Workload) -> KubeObject:
         }
     ]
     if workload.role is not None:
-        peers = {PEERS_LABEL: object_name(workload.model)}
+        peers = {PEERS_LABEL: peers_name(workload.model)}
         rules.append(
             Noted(
                 {"from": [{"podSelector": {"matchLabels": peers}}]},

@@ -16,7 +16,7 @@ from headrace.domain.endpoint import EngineKind
 from headrace.engines.metrics import version_key
 from headrace.fleet.deploy.render.core.model import RenderNote, Severity, Workload
 from headrace.fleet.deploy.render.core.object_names import object_name
-from headrace.fleet.deploy.render.core.yaml_text import Noted
+from headrace.fleet.deploy.render.core.yaml_text import Noted, yaml_text
 from headrace.fleet.deploy.render.kubernetes.engine_container import noted_arguments, resources_of, rights_of
 from headrace.fleet.deploy.render.kubernetes.engine_pod import (
     ONLY_NODE,
@@ -68,10 +68,6 @@ class BuildPlan:
 
     text: str
     engine_dir: PurePosixPath
-
-    @property
-    def digest(self) -> str:
-        return hashlib.sha256(self.text.encode()).hexdigest()[:10]
 
 
 def serving_of(cluster: Cluster, workload: Workload) -> Serving:
@@ -230,7 +226,7 @@ def build_objects(cluster: Cluster, workload: Workload) -> Iterator[KubeObject]:
     job: Tree = {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": cluster.metadata(f"{object_name(workload.pool)}-build-{plan.digest}", labels),
+        "metadata": cluster.metadata(_job_name(cluster, workload, plan), labels),
         "spec": {
             "backoffLimit": 2,
             "activeDeadlineSeconds": Noted(
@@ -242,9 +238,15 @@ def build_objects(cluster: Cluster, workload: Workload) -> Iterator[KubeObject]:
     }
     about = (
         f"Converts and builds the engine of pool {workload.pool} on a GPU of the pool's kind, if it is not there yet.\n"
-        "Its name changes with what is built."
+        "Its name changes with it, since a Job cannot be changed."
     )
     yield KubeObject(file=file, tree=job, about=about)
+
+
+def _job_name(cluster: Cluster, workload: Workload, plan: BuildPlan) -> str:
+    """A Job cannot be changed: another one has another name."""
+    whole = plan.text + script_text() + yaml_text(_job_pod(cluster, workload))
+    return f"{object_name(workload.pool)}-build-{hashlib.sha256(whole.encode()).hexdigest()[:10]}"
 
 
 def script_text() -> str:

@@ -10,13 +10,15 @@ import pytest
 import yaml
 from tests.harness.kubernetes_cases import CASES, EVERYTHING, POOL
 from tests.harness.manifests import Document, documents_of, problems_of
-from tests.harness.render_cases import GPU_ENGINES, REFERENCE, declaration_text, rendered_text
+from tests.harness.render_cases import GGUF, GGUF_SHA256, GPU_ENGINES, REFERENCE, declaration_text, rendered_text
 from tools.render_goldens import GOLDEN, iter_goldens
 
 from headrace.declaration.load import load_declaration
 from headrace.fleet.deploy.render.folder import plan_folder, write_folder
+from headrace.fleet.deploy.render.kubernetes.scaling import GATEWAY_QUEUE
 from headrace.fleet.deploy.render.request import make_request
 from headrace.fleet.deploy.render.targets import Target, render
+from headrace.telemetry.catalogue import METRICS
 
 FOLDER = GOLDEN / Target.KUBERNETES.value
 VALID = sorted(
@@ -313,13 +315,40 @@ def test_fewer_replicas_come_slowly() -> None:
         ("vllm", ["vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"]),
         ("sglang", ["sglang:num_queue_reqs", "sglang:token_usage"]),
         ("tensorrt-llm", ["trtllm_num_requests_waiting", "trtllm_kv_cache_utilization"]),
+        ("llamacpp", ["llamacpp:requests_deferred"]),
     ],
 )
 def test_scalers_ask_for_metrics_that_the_engine_has(tmp_path: Path, engine: str, names: list[str]) -> None:
     """Queue and KV cache by the names that this version of the engine gives them."""
     overrides = (f"pools.main.engine={engine}", "pools.main.kubernetes.autoscale={maximum: 4, by: hpa}")
+    if engine == "llamacpp":
+        overrides += (f'models.qwen-8b.source="{GGUF}"', f"models.qwen-8b.sha256={GGUF_SHA256}")
     scaler = find(rendered(tmp_path, POOL, *overrides), "HorizontalPodAutoscaler", "main")
-    assert [one["pods"]["metric"]["name"] for one in scaler["spec"]["metrics"]] == names
+    gateway, *engines = scaler["spec"]["metrics"]
+    assert [one["pods"]["metric"]["name"] for one in engines] == names
+    assert gateway["external"]["metric"] == {
+        "name": "headrace_queue_waiting_requests",
+        "selector": {"matchLabels": {"model": "qwen-8b"}},
+    }
+
+
+def test_a_model_that_is_no_label_is_not_asked_for(tmp_path: Path) -> None:
+    """A HorizontalPodAutoscaler selects by labels: for other names it goes by the engines alone."""
+    path = tmp_path / "headrace.yaml"
+    path.write_text(POOL.replace("qwen-8b:", "acme/qwen-8b:").replace("model: qwen-8b", "model: acme/qwen-8b"))
+    overrides = ("pools.main.engine=vllm", "pools.main.kubernetes.autoscale={maximum: 4, by: hpa}")
+    request, _ = make_request(path, environ={}, overrides=overrides)
+    made = render(Target.KUBERNETES, request)
+    scaler = find(documents_of("---\n".join(file.text for file in made.files)), "HorizontalPodAutoscaler", "main")
+    assert {one["type"] for one in scaler["spec"]["metrics"]} == {"Pods"}
+    assert any("acme/qwen-8b is no value of a label" in str(note) for note in made.notes)
+    assert list(problems_of(scaler)) == []
+
+
+def test_scalers_ask_for_a_queue_that_the_gateway_has() -> None:
+    """The gateway's own metric is in the catalogue, with the label by which it is asked for."""
+    spec = next(one for one in METRICS if one.name == GATEWAY_QUEUE)
+    assert "model" in spec.labels
 
 
 def test_blue_and_green_stand_side_by_side() -> None:
@@ -365,10 +394,15 @@ def test_a_changed_engine_is_another_job(tmp_path: Path) -> None:
     text = CASES["tensorrt-engine"]
     names = [
         next(one["metadata"]["name"] for one in rendered(tmp_path, text, *overrides) if one["kind"] == "Job")
-        for overrides in ((), ("models.qwen-8b.context_tokens=4096",), ("pools.main.stop_s=50",))
+        for overrides in (
+            (),
+            ("pools.main.stop_s=50",),
+            ("models.qwen-8b.context_tokens=4096",),
+            ("pools.main.placement.node_selector={gpu: h100}",),
+        )
     ]
-    assert names[0] != names[1]
-    assert names[0] == names[2]
+    assert names[0] == names[1]
+    assert len(set(names)) == 3
 
 
 def test_changed_files_start_new_pods(tmp_path: Path) -> None:

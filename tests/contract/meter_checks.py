@@ -49,6 +49,13 @@ def _fill(meters: MetersUnderTest, meter: Meter, now_mono_s: float, step: int = 
         taken += step
 
 
+def _has_room(meters: MetersUnderTest, meter: Meter, amount: int, now_mono_s: float) -> bool:
+    """Whether `amount` may be taken, if need be after those have answered with whom the limit is shared."""
+    if meter.wait_s(amount, now_mono_s) > 0.0:
+        meters.settle(now_mono_s)
+    return meter.wait_s(amount, now_mono_s) == 0.0
+
+
 def check_limit_of_zero(meters: MetersUnderTest) -> None:
     """A limit of 0 never grants, and says so."""
     for unit in Unit:
@@ -88,11 +95,11 @@ def check_wait_is_enough(meters: MetersUnderTest) -> None:
     """After the wait that was named, what was asked for is there."""
     meter = _meter(meters, Unit.REQUESTS_PER_MIN, 5)
     assert _fill(meters, meter, NOON_MONO_S) == 5
+    assert not _has_room(meters, meter, 3, NOON_MONO_S + 10.0)
     wait_s = meter.wait_s(3, NOON_MONO_S + 10.0)
     assert 0.0 < wait_s <= 51.0
     later = NOON_MONO_S + 10.0 + wait_s
-    meters.settle(later)
-    assert meter.wait_s(3, later) == 0.0
+    assert _has_room(meters, meter, 3, later)
 
 
 def check_give_back(meters: MetersUnderTest) -> None:
@@ -146,10 +153,8 @@ def check_days_and_months(meters: MetersUnderTest) -> None:
     assert day.reset_s(NOON_MONO_S) == 43200.0
     assert month.reset_s(NOON_MONO_S) == 6 * 86400.0 + 43200.0
     before, after = NOON_MONO_S + 43199.0, NOON_MONO_S + 43201.0
-    meters.settle(before)
-    assert day.wait_s(1, before) > 0.0
-    meters.settle(after)
-    assert (day.wait_s(1, after), month.wait_s(1, after) > 0.0) == (0.0, True)
+    assert not _has_room(meters, day, 1, before)
+    assert (_has_room(meters, day, 1, after), _has_room(meters, month, 1, after)) == (True, False)
 
 
 def check_ledger_raises(meters: MetersUnderTest) -> None:

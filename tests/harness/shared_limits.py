@@ -27,6 +27,8 @@ class Member:
     name: str
     desk: LeaseDesk
     is_alive: bool = True
+    is_silent: bool = False
+    """Its callers come no more."""
     is_asked: bool = False
     """An exchange is under way."""
 
@@ -144,7 +146,7 @@ class SharedLimits:
     def _call(
         self, member: Member, limit_id: LimitId, amount: int, hold_s: float, uses: Callable[[], int], parked: int = 0
     ) -> None:
-        if not member.is_alive:
+        if not member.is_alive or member.is_silent:
             return
         used = self.used.setdefault(limit_id, Used(amount))
         meter = member.desk.meter(limit_id, amount, self.now_s)

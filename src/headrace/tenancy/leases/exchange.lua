@@ -89,6 +89,7 @@ local function unmet(lease)
 end
 
 local function use(pot, amount, slot)
+  if pot.kind == 'slots' then return end
   if pot.kind ~= 'rate' then
     pot.used = max(0, pot.used + amount)
   elseif amount ~= 0 then
@@ -171,7 +172,10 @@ local function record(pot, report)
     pot.used = max(pot.used, report[9], is_stranger and report[10] or 0)
   end
   local present = floor(now_s / SLOT_S)
-  for _, one in ipairs(report[8]) do use(pot, one[2], present - max(0, one[1] + delay_slots)) end
+  for _, one in ipairs(report[8]) do
+    local age_slots = max(0, one[1] + delay_slots)
+    if age_slots < WINDOW_SLOTS or pot.kind ~= 'rate' then use(pot, one[2], present - age_slots) end
+  end
   local was_unmet = unmet(lease) > 0
   lease.held = max(0, report[4])
   lease.need = max(0, report[5])

@@ -115,7 +115,9 @@ class Pot:
             self.used = max(self.used, report.floor, report.seen if is_stranger else 0)
         present = int(now_s // SLOT_S)
         for use in report.uses:
-            self._use(use.amount, present - max(0, use.age_slots + delay_slots))
+            age_slots = max(0, use.age_slots + delay_slots)
+            if age_slots < WINDOW_SLOTS or self.kind is not LeaseKind.RATE:
+                self._use(use.amount, present - age_slots)
         was_unmet = lease.unmet(now_s) > 0
         lease.held = max(0, report.held)
         lease.need = max(0, report.need)
@@ -125,6 +127,8 @@ class Pot:
         return lease
 
     def _use(self, amount: int, slot: int) -> None:
+        if self.kind is LeaseKind.SLOTS:
+            return
         if self.kind is not LeaseKind.RATE:
             self.used = max(0, self.used + amount)
         elif amount:

@@ -103,3 +103,50 @@ def test_a_database_that_cannot_be_used_is_named(run, monkeypatch):
     monkeypatch.setenv("LEDGER", "postgresql://u:hunter2@127.0.0.1:1/d")
     ran = run("keys", "list")
     assert (ran.code, "u:***@127.0.0.1:1/d" in ran.err, "hunter2" in ran.err) == (1, True, False)
+
+
+def test_a_key_is_limited_changed_suspended_and_resumed(run):
+    """What is not said stays; the audit log has each step."""
+    Path("headrace.yaml").write_text(DECLARATION)
+    words = ("--tenant", "team-a", "--set", "limits.requests_per_min=60", "--set", "budget.per_day=5")
+    key_id = _created(run, *words)["record"]["key_id"]
+
+    def did(*arguments):
+        ran = run("keys", *arguments, "--json")
+        assert ran.code == 0, ran.err
+        return json.loads(ran.out)["data"]
+
+    changed = did("change", key_id, "--set", "limits.requests_per_min=null", "--name", "ci", "--expires-in", "30d")
+    assert (changed["limits"], changed["budget"], changed["name"]) == ({}, {"per_day": 5.0}, "ci")
+    assert did("change", key_id, "--expires-in", "never")["expires_at"] is None
+    assert did("suspend", key_id)["state"] == "suspended"
+    assert did("resume", key_id)["state"] == "active"
+    actions = [entry["action"] for entry in json.loads(run("audit", "--json").out)["data"]]
+    assert actions == ["key.resume", "key.suspend", "key.change", "key.change", "key.create"]
+    assert "budget" not in run("audit").out
+
+
+def test_an_admin_key_has_a_role_and_a_reach(run, monkeypatch):
+    """Shown in the list; neither belongs to a key for callers."""
+    Path("headrace.yaml").write_text(DECLARATION)
+    words = ("--tenant", "team-a", "--scope", "admin", "--role", "viewer", "--only-tenant")
+    assert _created(run, *words)["record"]["grant"] == {"role": "viewer", "tenant": "team-a"}
+    assert _created(run, "--tenant", "team-a", "--scope", "admin")["record"]["grant"] == {
+        "role": "owner",
+        "tenant": None,
+    }
+    monkeypatch.setenv("COLUMNS", "200")
+    assert "viewer of its tenant" in run("keys", "list").out
+    assert run("keys", "create", "--tenant", "team-a", "--role", "viewer").code == 2
+
+
+def test_a_limit_that_is_none_is_refused_by_name(run):
+    """Nothing is made."""
+    for setting, words in (
+        ("limits.request_per_min=1", "limits.request_per_min"),
+        ("limits.requests_per_min=-1", "limits.requests_per_min"),
+        ("weight=2", 'no "weight" of its own'),
+    ):
+        ran = run("keys", "create", "--tenant", "default", "--set", setting)
+        assert (ran.code, words in ran.err) == (2, True), ran.err
+    assert json.loads(run("keys", "list", "--json").out)["data"] == []

@@ -1,4 +1,9 @@
-"""`headrace tenants`: who is declared, with which limits and how many keys."""
+"""`headrace tenants`: made, changed, suspended, deleted without an instance; what the file owns is left alone."""
+
+import json
+from pathlib import Path
+
+import pytest
 
 DECLARATION = """
 version: 1
@@ -9,3 +14,107 @@ tenants:
   team-a: {}
   team-b: {models: [small], limits: {requests_per_min: 0, concurrent_requests: 3}}
 """
+
+
+@pytest.fixture
+def declared(run):
+    """A command in a folder with a declaration."""
+    Path("headrace.yaml").write_text(DECLARATION)
+    return run
+
+
+def data(ran):
+    assert ran.code == 0, ran.err
+    return json.loads(ran.out)["data"]
+
+
+def test_tenants_show_limits_and_keys(declared):
+    """A limit of 0 is a limit; none is "no limit"; the place says where to edit."""
+    declared("keys", "create", "--tenant", "team-b")
+    ran = declared("tenants")
+    [one] = [line for line in ran.out.splitlines() if line.startswith("team-a")]
+    [other] = [line for line in ran.out.splitlines() if line.startswith("team-b")]
+    assert "no limit" in one
+    assert "0 requests/min, 3 at once" in other
+    rows = {row["name"]: row for row in data(declared("tenants", "--json"))}
+    assert (rows["team-b"]["active_keys"], rows["team-b"]["managed_by"]) == (1, "file")
+    assert rows["team-b"]["place"].endswith("headrace.yaml:8")
+
+
+def test_a_tenant_is_made_changed_and_deleted(declared):
+    """In the words of headrace.yaml; each step is in the audit log with the user's name."""
+    made = data(
+        declared("tenants", "create", "ads", "--set", "limits.requests_per_min=60", "--set", "weight=2", "--json")
+    )
+    assert (made["managed_by"], made["section"]) == ("api", {"limits": {"requests_per_min": 60}, "weight": 2.0})
+    changed = declared("tenants", "change", "ads", "--set", "limits.requests_per_min=null", "--set", "budget.per_day=5")
+    assert "limits.requests_per_min: 60 -> none" in changed.out
+    assert data(declared("tenants", "show", "ads", "--json"))["section"]["budget"] == {"per_day": 5.0}
+    assert declared("tenants", "delete", "ads").code == 0
+    entries = data(declared("audit", "--json"))
+    assert [entry["action"] for entry in entries] == ["tenant.delete", "tenant.change", "tenant.create"]
+    assert {entry["channel"] for entry in entries} == {"local"}
+    assert all(entry["subject"].startswith("local:") for entry in entries)
+
+
+def test_dry_runs_change_nothing(declared):
+    """What would be is shown, and checked."""
+    ran = declared("tenants", "create", "ads", "--set", "limits.requests_per_min=0", "--dry-run")
+    assert (ran.code, "Would create" in ran.out, "warning: " in ran.out) == (0, True, True)
+    assert declared("tenants", "create", "ads", "--set", "wieght=1", "--dry-run").code == 2
+    data(declared("tenants", "create", "ads", "--json"))
+    assert "dry run" in declared("tenants", "change", "ads", "--set", "weight=3", "--dry-run").out
+    assert "Would delete" in declared("tenants", "delete", "ads", "--dry-run").out
+    assert [entry["action"] for entry in data(declared("audit", "--json"))] == ["tenant.create"]
+
+
+def test_what_the_file_owns_is_answered_with_its_line(declared):
+    """Neither changed nor deleted here."""
+    for words in (("change", "team-b", "--set", "weight=2"), ("delete", "team-b")):
+        ran = declared("tenants", *words)
+        assert (ran.code, "headrace.yaml:8" in ran.err) == (1, True), ran.err
+
+
+def test_suspended_with_a_reason_and_resumed(declared):
+    """Also what the file owns."""
+    assert declared("tenants", "suspend", "team-b", "--reason", "ticket 4711").code == 0
+    ran = declared("tenants", "show", "team-b")
+    assert ("suspended" in ran.out, "ticket 4711" in ran.out) == (True, True)
+    assert data(declared("tenants", "--json"))[1]["is_suspended"] is True
+    assert data(declared("tenants", "resume", "team-b", "--json"))["is_suspended"] is False
+
+
+def test_organisations_are_made_and_shown_too(declared):
+    """And a tenant may belong to one."""
+    assert declared("tenants", "create", "acme", "--kind", "organisation", "--set", "budget.per_month=100").code == 0
+    assert declared("tenants", "create", "ads", "--set", "organisation=acme").code == 0
+    assert "100.0 per month" in declared("tenants", "list", "--kind", "organisation").out
+    ran = declared("tenants", "delete", "acme", "--kind", "organisation")
+    assert (ran.code, "still has tenants: ads" in ran.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("show", "taem-a"), 1, 'Did you mean "team-a"?'),
+        (("create", "team-a"), 1, "headrace.yaml:7"),
+        (("create", "x", "--set", "models=[smal]"), 2, 'Did you mean "small"?'),
+        (("create", "x", "--set", "weight"), 2, "KEY.PATH=VALUE"),
+        (("suspend", "team-a", "--project", "web"), 1, 'has no project "web"'),
+        (("change", "nobody", "--set", "weight=2"), 1, "there is no tenant"),
+    ],
+)
+def test_a_slip_of_the_finger_is_answered_with_what_was_meant(declared, words, code, said):
+    """And changes nothing."""
+    ran = declared("tenants", *words)
+    assert (ran.code, said in ran.err) == (code, True), ran.err
+    assert data(declared("audit", "--json")) == []
+
+
+def test_keys_of_a_removed_tenant_are_pointed_out(declared):
+    """A tenant taken out of the file may have left keys behind."""
+    declared("keys", "create", "--tenant", "team-b")
+    Path("headrace.yaml").write_text(DECLARATION.replace("team-b", "team-c"))
+    rows = {row["name"]: row for row in data(declared("tenants", "--json"))}
+    assert (rows["team-b"]["managed_by"], rows["team-b"]["active_keys"]) == ("nobody", 1)
+    assert "keys are refused" in declared("tenants").out

@@ -109,3 +109,24 @@ def test_verify_finds_missing_rows(run, ledger, tmp_path):
     connection.close()
     ran = run("usage", "verify")
     assert (ran.code, "INCOMPLETE" in ran.out) == (3, True)
+
+
+def test_usage_by_several_groups_with_cost_for_a_spreadsheet(run, ledger):
+    """Tenant, project and model at once; what has no price has an empty cell, not a zero."""
+    common = {"tenant": "a", "project": "web", "requested_model": "m", "cost_nanos": 1_500_000_000, "gpu_s": 0.5}
+    ledger(common, common, {**common, "project": None, "cost_nanos": None, "gpu_s": None}, {"tenant": "b"})
+    rows = list(csv.DictReader(io.StringIO(run("usage", "--by", "tenant,project,model", "--csv").out)))
+    seen = [(row["tenant"], row["project"], row["model"], row["requests"], row["cost"], row["gpu_s"]) for row in rows]
+    assert sorted(seen) == [
+        ("a", "", "m", "1", "", ""),
+        ("a", "web", "m", "2", "3.000000", "1.000"),
+        ("b", "", "", "1", "", ""),
+    ]
+    report = json.loads(run("usage", "--by", "day,model", "--tenant", "a", "--project", "web", "--json").out)["data"]
+    assert (report["by"], report["total"]["requests"], report["total"]["cost_nanos"]) == (
+        ["day", "model"],
+        2,
+        3_000_000_000,
+    )
+    ran = run("usage", "--by", "tenant,colour")
+    assert (ran.code, "is not made of" in ran.err) == (2, True)

@@ -16,6 +16,7 @@ ELSEWHERE = {
     ErrorCode.DATABASE_UNAVAILABLE: "tests/unit/control_api/test_access.py",
     ErrorCode.INTERNAL_BUG: "tests/story/gateway/test_internal_bug.py",
     ErrorCode.IDENTITY_UNAVAILABLE: "tests/story/gateway/test_tokens.py",
+    ErrorCode.QUEUE_EXPIRED: "tests/story/gateway/test_queueing.py",
     ErrorCode.SUSPENDED: "tests/story/gateway/test_suspension.py",
     ErrorCode.CONFLICT: "tests/unit/control_api/test_tenant_routes.py",
 }

@@ -1,7 +1,7 @@
 """Bands: which class of work is looked at first, when several have work that waits.
 
 1. A band that has waited for its bound without being served goes first, the most overdue before the others.
-2. A band that is owed tokens of its reserved share goes next.
+2. A band that is owed what its next request takes, of its reserved share, goes next.
 3. Otherwise the more urgent band: interactive, standard, offline.
 """
 
@@ -44,6 +44,14 @@ class Band:
     def overdue(self, now_mono_s: float) -> float:
         """How many times its bound it has waited; at 1 it goes first."""
         return (now_mono_s - self.unserved_since_mono_s) / self.rules.starvation_s
+
+    def is_owed(self) -> bool:
+        """Whether its reserved share has come to what its next request takes."""
+        if self.credit_tokens <= 0.0:
+            return False
+        flow = self.heap.least()
+        ticket = None if flow is None else flow.first()
+        return ticket is not None and self.credit_tokens >= min(float(ticket.input_tokens), CREDIT_TOKENS)
 
     def began_waiting(self, now_mono_s: float) -> None:
         """Its first waiter has come: what was owed before is forgotten, as nobody waited for it."""
@@ -88,6 +96,6 @@ def _rank(band: Band, now_mono_s: float) -> tuple[int, float]:
     overdue = band.overdue(now_mono_s)
     if overdue >= 1.0:
         return 0, -overdue
-    if band.credit_tokens > 0.0:
+    if band.is_owed():
         return 1, -band.credit_tokens
     return 2, BANDS.index(band.request_class)

@@ -202,7 +202,7 @@ class FlowHeap:
 
         `is_back`: the work was here before, and its flow has not been away.
         """
-        least = self._least()
+        least = self.least()
         if not is_back:
             flow.counter = max(flow.counter, self._floor if least is None else max(self._floor, least.counter))
         if not flow.is_listed:
@@ -215,7 +215,7 @@ class FlowHeap:
         """Yield the flows from the least served on, at most LOOKS of them; the heap is whole again afterwards."""
         aside: list[Flow] = []
         try:
-            while len(aside) < LOOKS and (flow := self._least()) is not None:
+            while len(aside) < LOOKS and (flow := self.least()) is not None:
                 heapq.heappop(self._heap)
                 aside.append(flow)
                 yield flow
@@ -223,7 +223,7 @@ class FlowHeap:
             for flow in aside:
                 self._push(flow, rank=1)
 
-    def _least(self) -> Flow | None:
+    def least(self) -> Flow | None:
         """Return the flow with the lowest counter, with the top of the heap put right."""
         heap = self._heap
         while heap:

@@ -164,7 +164,7 @@ class Lane:
             if output_tokens is not None:
                 self.charge_output(ticket, output_tokens)
             if input_tokens is not None and input_tokens != ticket.input_tokens:
-                self._charge(flow, float(input_tokens - ticket.input_tokens))
+                flow.charge(float(input_tokens - ticket.input_tokens))  # no service that a band would be owed for
         if not flow.in_service and not flow.waiting:
             self._active_weight -= flow.weight
 

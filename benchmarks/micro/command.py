@@ -17,6 +17,7 @@ from typing import Any
 import uvloop
 
 from benchmarks.interpreter import read_interpreter
+from benchmarks.micro import routing
 from benchmarks.micro.gateway import TENANCY, LocalGateway, local_gateway
 from benchmarks.micro.traffic import Traffic, all_traffic
 
@@ -50,6 +51,8 @@ class Cost:
 
 
 def main(arguments: Sequence[str]) -> int:
+    if arguments[:1] == ["routing"]:
+        return routing.main(arguments[1:])
     kinds = [traffic.kind for traffic in all_traffic("")]
     parser = argparse.ArgumentParser(prog="python -m benchmarks micro", description=__doc__)
     parser.add_argument("--batches", type=int, default=60, help="batches per scenario (default 60)")

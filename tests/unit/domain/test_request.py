@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.domain.request import ApiDialect, InferenceRequest
+from headrace.domain.request import OUTPUT_LIMIT_FIELDS, ApiDialect, InferenceRequest
+from headrace.gateway.endpoints.serving import output_limit_aliases
 
 
 def request_of(body: bytes, **fields: Any) -> InferenceRequest:
@@ -55,3 +56,27 @@ def test_another_name_at_the_engine_keeps_every_value() -> None:
     """The model is renamed; numbers are not rounded, text is not re-encoded."""
     sent = request_of('{"model":"m","seed":12345678901234567890.0,"x":"\\u00e9é"}'.encode(), is_stream=False)
     assert sent.body_for("n", asks_usage=True) == '{"model":"n","seed":12345678901234567890.0,"x":"\\u00e9é"}'.encode()
+
+
+@pytest.mark.parametrize(
+    ("body", "dialect", "expected"),
+    [
+        (b' {"model":"m", "top_p": 1.0}', "chat.completions", b'{"max_tokens":7,"model":"m", "top_p": 1.0}'),
+        (b'{"model":"m"}', "responses", b'{"max_output_tokens":7,"model":"m"}'),
+        (b'{"model":"m","max_completion_tokens":99}', "chat.completions", b'{"model":"m","max_completion_tokens":7}'),
+        (b'{"model":"m","max_tokens":null}', "messages", b'{"model":"m","max_tokens":7}'),
+        (b'{"n_predict":9,"max_tokens":9,"model":"m"}', "completions", b'{"n_predict":7,"max_tokens":7,"model":"m"}'),
+    ],
+)
+def test_an_output_limit_is_put_in_under_the_name_the_caller_uses(body: bytes, dialect: str, expected: bytes) -> None:
+    """All aliases that are there say the same; without any, the dialect's own is added."""
+    request = request_of(body, dialect=ApiDialect(dialect))
+    limited = request.with_output_limit(7)
+    assert (limited.body, limited.output_limit_tokens) == (expected, 7)
+    assert msgspec.json.decode(expected, type=dict[str, msgspec.Raw]) == limited.fields
+    assert (request.body, request.output_limit_tokens) == (body, None)
+
+
+def test_every_engines_name_for_the_output_limit_is_known() -> None:
+    """A limit that went in under one name must not be bypassed under another."""
+    assert set(OUTPUT_LIMIT_FIELDS) == output_limit_aliases()

@@ -13,6 +13,7 @@ from headrace.cli.output import EXIT_PROBLEMS, emit
 from headrace.declaration.load import BUILTIN_NAME, find_declaration, load_declaration
 from headrace.declaration.model import Declaration
 from headrace.declaration.problem import DeclarationError, Problem, Severity
+from headrace.domain.operator_error import WrongUsageError
 from headrace.engines.declared import lint_engines
 from headrace.fleet.deploy.preflight.core.finding import Finding, Level
 from headrace.fleet.deploy.preflight.gather import script_for
@@ -88,6 +89,8 @@ def check(
             checks=lint_engines,
         )
         declaration, problems = loaded.declaration, loaded.warnings
+    except WrongUsageError:
+        raise
     except DeclarationError as error:
         problems = error.problems
     settings = load_settings()

@@ -57,6 +57,8 @@ def caps(
     What is left out ranges over everything there is. Whether the weights fit into memory is another question. Exits
     with 3 where nothing of what was asked is possible; then what would work is proposed.
     """
+    if not model or any(char.isspace() for char in model):
+        fail(f"--model {model!r} is no name of a model", hint="Write it as on the Hub: ORG/NAME.", code=EXIT_USAGE)
     for named in (gpu, engine_built_on):
         if named is not None and find_capability(named) is None:
             fail(f"GPU {named} is not in the catalogue", hint=_known_gpus(named), code=EXIT_USAGE)

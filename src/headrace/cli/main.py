@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from headrace import __version__
-from headrace.domain.operator_error import OperatorError
+from headrace.domain.operator_error import OperatorError, WrongUsageError
 
 RUN, GOVERN, DESCRIBE = "Run", "Govern", "Describe"
 
@@ -129,7 +129,7 @@ def _report(error: Exception) -> int:
     """Show `error` on stderr: expected ones as their text, others with how to report them."""
     if os.environ.get("HEADRACE_DEBUG"):
         traceback.print_exception(error)
-    from headrace.cli.output import show_error
+    from headrace.cli.output import EXIT_FAILED, EXIT_USAGE, show_error
     from headrace.engines.contract import EngineUnavailableError
 
     if isinstance(error, OperatorError):
@@ -144,7 +144,7 @@ def _report(error: Exception) -> int:
             hint="This is a bug. Run the command again with HEADRACE_DEBUG=1 and report what it prints, with the "
             "output of `headrace version`.",
         )
-    return 1
+    return EXIT_USAGE if isinstance(error, WrongUsageError) else EXIT_FAILED
 
 
 if __name__ == "__main__":

@@ -5,9 +5,17 @@ from collections.abc import Sequence
 from headrace.declaration.nearest import did_you_mean
 from headrace.declaration.problem import DeclarationError, Problem, Severity
 from headrace.declaration.yaml_tree import Mapping, Mark, Node, Scalar, YamlSyntaxError, read_tree
+from headrace.domain.operator_error import WrongUsageError
+
+
+class OverrideError(DeclarationError, WrongUsageError):
+    """A `--set` that is none."""
+
 
 NAMED_SECTIONS = ("models", "pools", "tenants")
 """Sections whose members have names of the operator's: `--set` changes members, and makes none."""
+
+EXAMPLE = "Write, for example, --set pools.main.engine=sglang."
 
 NOWHERE = Mark(0, 0)
 """The mark of what no file holds."""
@@ -21,7 +29,7 @@ def apply_overrides(root: Mapping, overrides: Sequence[str]) -> None:
     for text in overrides:
         key, separator, value = text.partition("=")
         if not separator or not key.strip("."):
-            raise _error(text, "is not KEY.PATH=VALUE", "Write, for example, --set pools.main.engine=sglang.")
+            raise OverrideError([_problem(text, "is not KEY.PATH=VALUE", EXAMPLE)])
         _put(root, _parts(key), _read_value(text, value), text)
 
 
@@ -41,7 +49,7 @@ def _read_value(text: str, value: str) -> Node:
     try:
         node = read_tree(value)
     except YamlSyntaxError as error:
-        raise _error(text, error.slips[0].message, "Quote the value as YAML wants it.") from error
+        raise OverrideError([_problem(text, error.slips[0].message, "Quote the value as YAML wants it.")]) from error
     if node is None:
         return Scalar(mark=NOWHERE, text="", value=None)
     _forget_marks(node)
@@ -88,6 +96,9 @@ def _forget_marks(node: Node) -> None:
 
 
 def _error(text: str, message: str, hint: str | None) -> DeclarationError:
+    return DeclarationError([_problem(text, message, hint)])
+
+
+def _problem(text: str, message: str, hint: str | None) -> Problem:
     name = f"--set {text if len(text) <= 80 else text[:77] + '...'}"
-    problem = Problem(severity=Severity.ERROR, file=name, line=0, column=0, key="", message=message, hint=hint)
-    return DeclarationError([problem])
+    return Problem(severity=Severity.ERROR, file=name, line=0, column=0, key="", message=message, hint=hint)

@@ -14,3 +14,7 @@ class OperatorError(Exception):
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\n{self.hint}"
+
+
+class WrongUsageError(OperatorError):
+    """What was typed is wrong in itself, whatever else there is: the command exits with 2."""

@@ -4,7 +4,8 @@ from itertools import pairwise
 from typing import Annotated
 
 import yaml
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationError, field_validator
+from pydantic_core import ErrorDetails
 
 from headrace.simulation.curve_clock import CurveClock
 from headrace.simulation.samples import Seconds, Strict
@@ -67,9 +68,34 @@ class Calibration(Strict):
         )
 
 
+class CalibrationError(Exception):
+    """What is wrong with a calibration file, value by value."""
+
+
 def parse_calibration(text: str) -> Calibration:
-    """Read a calibration file (YAML or JSON). Errors: pydantic.ValidationError, yaml.YAMLError."""
-    return Calibration.model_validate(yaml.safe_load(text))
+    """Read a calibration file (YAML or JSON).
+
+    Raises: CalibrationError.
+    """
+    try:
+        tree = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise CalibrationError(f"it is not valid YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(tree, dict):
+        raise CalibrationError("it is not a mapping (key: value lines)")
+    try:
+        return Calibration.model_validate(tree)
+    except ValidationError as error:
+        raise CalibrationError("; ".join(_said(details) for details in error.errors(include_url=False))) from error
+
+
+SAID = {"missing": "is missing", "extra_forbidden": "is not a key of it"}
+
+
+def _said(details: ErrorDetails) -> str:
+    where = ".".join(map(str, details["loc"]))
+    why = details["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    return f"{where} {SAID.get(details['type'], why)}"
 
 
 def render_calibration(calibration: Calibration) -> str:

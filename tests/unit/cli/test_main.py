@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from importlib.util import find_spec
-
 from pathlib import Path
 
 import pytest
@@ -129,7 +128,9 @@ def test_an_unexpected_failure_says_how_to_report_it(failing, monkeypatch: pytes
 @pytest.mark.parametrize("verb", ["check", "up", "render", "engine"])
 def test_a_value_that_is_none_is_wrong_usage(run, verb: str) -> None:
     """`--set foo` exits with 2 like every other slip on the command line."""
-    Path("headrace.yaml").write_text("version: 1\nmodels: {m: {}}\npools: {p: {model: m, endpoints: [http://h:1]}}\n")
+    Path("headrace.yaml").write_text(
+        "version: 1\nmodels: {m: {}}\npools: {p: {model: m, engine: openai, endpoints: ['http://127.0.0.1:9']}}\n"
+    )
     words = {"render": ["render", "compose"], "engine": ["engine", "launch"]}.get(verb, [verb])
     for text in ("foo", "=1", "pools.p.port={"):
         ran = run(*words, "--set", text)

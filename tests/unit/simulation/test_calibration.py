@@ -1,10 +1,9 @@
 """The calibration file: written, read back, checked."""
 
 import pytest
-from pydantic import ValidationError
 from tests.unit.simulation.test_fitting import TRUTH
 
-from headrace.simulation.calibration import parse_calibration, render_calibration
+from headrace.simulation.calibration import CalibrationError, parse_calibration, render_calibration
 
 
 def test_what_was_written_is_read_back() -> None:
@@ -35,5 +34,5 @@ def test_a_wrong_file_is_refused_by_name(change: str, complaint: str) -> None:
     """Negative times, unknown keys and words where numbers belong are named."""
     text = render_calibration(TRUTH).replace("step_s: 0.018", change)
 
-    with pytest.raises(ValidationError, match=complaint):
+    with pytest.raises(CalibrationError, match=complaint):
         parse_calibration(text)

@@ -168,13 +168,14 @@ def request_overhead_s(hardware: Hardware) -> float:
 
 
 def _calibration(path: Path) -> "Calibration":
-    import yaml  # slow to import, and seldom used, as is the next
-
-    from headrace.simulation.calibration import parse_calibration
+    from headrace.simulation.calibration import CalibrationError, parse_calibration  # slow to import, seldom used
 
     try:
         return parse_calibration(path.read_text())
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror or str(error) if isinstance(error, OSError) else "is no text"
+        raise OperatorError(f"the calibration file {path} cannot be read: {why}") from error
+    except CalibrationError as error:
         raise OperatorError(f"the calibration file {path} cannot be used: {error}") from error
 
 

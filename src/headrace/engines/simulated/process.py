@@ -5,6 +5,7 @@ Started by `headrace sim engine` (cli/sim.py). Exit status: 0 after SIGTERM or S
 
 import asyncio
 import contextlib
+import errno
 import gc
 import os
 import signal
@@ -15,6 +16,7 @@ from collections.abc import Callable
 
 import uvloop
 
+from headrace.domain.operator_error import OperatorError
 from headrace.engines.simulated.config import EngineConfig
 from headrace.engines.simulated.dialects.contract import Ending
 from headrace.engines.simulated.faults import FaultKind
@@ -57,6 +59,8 @@ class EngineProcess:
         self._server: asyncio.Server | None = None
         self._stopped = asyncio.Event()
         self._signals = 0
+        self._trouble: OperatorError | None = None
+        """Why it can no longer listen."""
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
@@ -71,13 +75,15 @@ class EngineProcess:
             self.service.become_ready()
             await self._open()
         else:
-            self.service.port = self._config.port or _free_port(self._config.host)
+            self.service.port = _claimable_port(self._config.host, self._config.port)
         self._announce(f"http://{self._config.host}:{self.service.port}")
         bootstrap = await self._listen_for_transfers()
         watching = loop.create_task(self._keep_listening())
         try:
             if await self._load(load_s, is_broken=is_broken):
                 await self._stopped.wait()
+            if self._trouble is not None:
+                raise self._trouble
             return 1 if is_broken and not self._signals else 0
         finally:
             watching.cancel()
@@ -114,9 +120,11 @@ class EngineProcess:
     async def _open(self) -> None:
         if self._server is None:
             loop = asyncio.get_running_loop()
-            self._server = await loop.create_server(
-                lambda: Connection(self.service), self._config.host, self.service.port, backlog=BACKLOG
-            )
+            host, port = self._config.host, self.service.port
+            try:
+                self._server = await loop.create_server(lambda: Connection(self.service), host, port, backlog=BACKLOG)
+            except OSError as error:
+                raise _cannot_listen(host, port, error) from error
             self.service.port = self._server.sockets[0].getsockname()[1]
 
     def _shut(self) -> None:
@@ -128,7 +136,12 @@ class EngineProcess:
         """Listen whenever the phase and the faults want it."""
         while True:
             if self._wants_to_listen():
-                await self._open()
+                try:
+                    await self._open()
+                except OperatorError as error:
+                    self._trouble = error
+                    self._stopped.set()
+                    return
             elif self.service.phase is not Phase.LOADING:
                 self._shut()
             await asyncio.sleep(POLL_S)
@@ -147,7 +160,10 @@ class EngineProcess:
         if port is None:
             return None
         loop = asyncio.get_running_loop()
-        return await loop.create_server(lambda: Connection(self.service), self._config.host, port)
+        try:
+            return await loop.create_server(lambda: Connection(self.service), self._config.host, port)
+        except OSError as error:
+            raise _cannot_listen(self._config.host, port, error) from error
 
     def _on_signal(self) -> None:
         """The first signal ends as the engine does; the second does not wait."""
@@ -175,6 +191,21 @@ class EngineProcess:
         await asyncio.sleep(0)
 
 
-def _free_port(host: str) -> int:
-    with socket.create_server((host, 0)) as listener:
-        return listener.getsockname()[1]
+def _claimable_port(host: str, port: int) -> int:
+    """Return `port`, or a free one for 0, of which nobody else is the owner now: it is opened once all is loaded.
+
+    Raises: OperatorError.
+    """
+    try:
+        with socket.create_server((host, port)) as listener:
+            return listener.getsockname()[1]
+    except OSError as error:
+        raise _cannot_listen(host, port, error) from error
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> OperatorError:
+    if error.errno == errno.EADDRINUSE:
+        said = f"cannot listen on {host}:{port}: another process has that port"
+        return OperatorError(said, hint="Give another --port; 0 takes a free one.")
+    why = os.strerror(error.errno) if error.errno else str(error)
+    return OperatorError(f"cannot listen on {host}:{port}: {why}", hint="Correct --host and --port.")

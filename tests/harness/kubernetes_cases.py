@@ -184,6 +184,11 @@ ONE_MORE = "    engine: vllm\n  {name}: {{model: qwen-8b, engine: vllm, placemen
 MEETING = {
     "pools with one name": POOL + ONE_MORE.format(name="Main"),
     "pools whose objects meet": POOL + ONE_MORE.format(name="main-pods"),
+    "a pool that no Service can be named after": POOL + ONE_MORE.format(name="8b"),
+    "a pool named as a group's own Service": POOL
+    + ONE_MORE.format(name="main-group").replace(
+        "engine: vllm\n", "engine: vllm\n    parallel: {tensor: 16}\n    placement: {gpus_per_node: 8}\n", 1
+    ),
     "a pool named as the gateway": POOL + ONE_MORE.format(name="gateway"),
 }
 """What is refused -> the declaration."""

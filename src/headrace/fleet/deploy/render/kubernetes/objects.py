@@ -74,9 +74,14 @@ def _is_empty(value: object) -> bool:
 
 
 def engine_name(cluster: Cluster, workload: Workload) -> str:
-    """Return the name of a pool's Deployment or its like."""
+    """Return the name of a pool's Deployment or its like.
+
+    A LeaderWorkerSet makes a headless Service of its own name for its pods, unless there is one: none of ours may be.
+    """
     settings = cluster.pool_settings(workload)
     name = object_name(workload.pool)
+    if workload.nodes > 1 and settings.several_nodes == "leader-worker-set":
+        return f"{name}-group"
     return f"{name}-{settings.colour}" if settings.strategy == "blue-green" else name
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from headrace.declaration.model import Declaration
 from headrace.domain.endpoint import EngineKind
 from headrace.fleet.deploy.render.core.model import RenderNote, Severity, Workload
-from headrace.fleet.deploy.render.core.object_names import name_notes
+from headrace.fleet.deploy.render.core.object_names import name_notes, object_name
 from headrace.fleet.deploy.render.kubernetes.objects import Cluster, KubeObject
 from headrace.fleet.deploy.render.kubernetes.probes import lead_s
 from headrace.fleet.deploy.render.kubernetes.scaling import can_select, engine_signals
@@ -64,6 +64,8 @@ def has_database(declaration: Declaration) -> bool:
 def workload_notes(cluster: Cluster, workload: Workload) -> Iterator[RenderNote]:
     """Yield what of one pool cannot be rendered, or only with a risk."""
     settings, key = cluster.pool_settings(workload), f"pools.{workload.pool}"
+    if object_name(workload.pool)[:1].isdigit():
+        yield _error(key, "begins with a digit, which the name of a Service must not", "Rename it")
     lead = lead_s(cluster.pool(workload))
     if settings.grace_s is not None and settings.grace_s < lead + LEAST_DRAIN_S:
         yield _error(
@@ -129,6 +131,7 @@ def _autoscale_notes(cluster: Cluster, workload: Workload) -> Iterator[RenderNot
 def object_notes(objects: Sequence[KubeObject]) -> Iterator[RenderNote]:
     """Yield objects that would overwrite each other, such as those of pools a and a-files."""
     counts = Counter((one.kind, one.name) for one in objects)
+    counts.update(("Service", one.name) for one in objects if one.kind == "LeaderWorkerSet")  # its controller makes it
     for (kind, name), count in counts.items():
         if count > 1:
             yield _error("pools", f"{count} objects would be the {kind} {name}", "Rename a pool")

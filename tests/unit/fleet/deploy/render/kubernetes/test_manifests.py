@@ -169,13 +169,21 @@ def test_a_pod_drains_before_it_is_killed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_nodes_behind_the_first_outlive_it(engine: str) -> None:
     """The first node's streams need the others until they have ended."""
-    group = find(golden(f"{engine}-multi-node.yaml"), "LeaderWorkerSet", "chat")["spec"]["leaderWorkerTemplate"]
+    group = find(golden(f"{engine}-multi-node.yaml"), "LeaderWorkerSet", "chat-group")["spec"]["leaderWorkerTemplate"]
     leader, worker = group["leaderTemplate"]["spec"], group["workerTemplate"]["spec"]
     held_s = worker["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert held_s >= leader["terminationGracePeriodSeconds"]
     assert worker["terminationGracePeriodSeconds"] > held_s
     assert "readinessProbe" in leader["containers"][0]
     assert not any("Probe" in key for key in worker["containers"][0])
+
+
+def test_the_name_of_a_group_is_left_for_its_own_service() -> None:
+    """LeaderWorkerSet makes a headless Service of its name, by which nodes meet, only where none is there."""
+    for name in ("vllm-multi-node.yaml", "everything.yaml"):
+        groups = {one["metadata"]["name"] for one in golden(name) if one["kind"] == "LeaderWorkerSet"}
+        assert groups
+        assert not groups & {one["metadata"]["name"] for one in golden(name) if one["kind"] == "Service"}
 
 
 def test_only_first_nodes_get_requests() -> None:

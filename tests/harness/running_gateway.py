@@ -15,8 +15,18 @@ import msgspec
 from headrace.declaration.gateway_plan import EndpointAddress, GatewayPlan, compile_gateway_plan
 from headrace.declaration.model import Declaration
 from headrace.domain.ids import TenantId
+from headrace.domain.queue_status import QueueStatus
 from headrace.domain.tenant import KeyRecord, Scope
-from headrace.domain.worker import Configure, Drain, ReadMetrics, ReadStatus, SetKeys, WorkerReply, WorkerStatus
+from headrace.domain.worker import (
+    Configure,
+    Drain,
+    ReadMetrics,
+    ReadQueues,
+    ReadStatus,
+    SetKeys,
+    WorkerReply,
+    WorkerStatus,
+)
 from headrace.settings import load_settings
 from headrace.tenancy.keys import generate_key
 
@@ -130,6 +140,9 @@ class RunningGateway:
     async def status(self) -> WorkerStatus:
         reply = await self.command(ReadStatus())
         return msgspec.json.decode(reply.text, type=WorkerStatus)
+
+    async def queues(self) -> tuple[QueueStatus, ...]:
+        return msgspec.json.decode((await self.command(ReadQueues())).text, type=tuple[QueueStatus, ...])
 
     async def metrics(self) -> str:
         return (await self.command(ReadMetrics())).text

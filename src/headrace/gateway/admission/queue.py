@@ -82,15 +82,10 @@ class AdmissionQueue:
 
     def note_reading(self, endpoint: Endpoint, now_mono_s: float) -> None:
         """The engine's own load was read, or could not be."""
-        room = self._room(endpoint)
-        if room is None:
-            return
-        measured = endpoint.load.fresh(now_mono_s)
-        if measured is None:
-            room.went_stale()
-        elif measured is not room.last:
+        room, measured = self._room(endpoint), endpoint.load.fresh(now_mono_s)
+        if room is not None and measured is not None and measured is not room.last:
             room.measured(measured)
-        self._refresh()
+            self._refresh()
 
     def _room(self, endpoint: Endpoint) -> Room | None:
         room = self._rooms.get(endpoint)
@@ -264,6 +259,9 @@ class AdmissionQueue:
                     claim.first_token()
             for ticket in lane.expired(now_mono_s):
                 self._expire(queue, ticket, now_mono_s)
+        for endpoint, room in self._rooms.items():
+            if room.last is not None and endpoint.load.fresh(now_mono_s) is None:
+                room.went_stale()
         self._refresh()
 
     def _expire(self, queue: ModelQueue, ticket: QueueTicket, now_mono_s: float) -> None:

@@ -74,7 +74,7 @@ class Room:
 
     def went_stale(self) -> None:
         """The engine says nothing any more: back to what is declared, and our own counts."""
-        self._learned = None
+        self._learned = self.last = None
         self._set(self._declared.share)
 
     def _learn(self, reading: MeasuredLoad) -> None:

@@ -147,7 +147,10 @@ class ControlClient:
                 return self._ask(method, path, kind, body=body, accepted=accepted, patience_s=patience_s)
             raise self._unanswered(error) from error
         if reply.status not in accepted:
-            raise OperatorError(f"the supervisor answered {reply.status}: {reply.message}")
+            is_said = 400 <= reply.status < 500  # what was asked for is at fault: the answer says why in our own words
+            raise OperatorError(
+                reply.message if is_said else f"the supervisor answered {reply.status}: {reply.message}"
+            )
         try:
             return msgspec.convert(json.loads(reply.body)["data"], kind)
         except (ValueError, KeyError, TypeError) as error:

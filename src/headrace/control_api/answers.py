@@ -8,6 +8,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from headrace.domain.errors import ErrorCode, RequestError, error_body
+from headrace.tenancy.keys import hide_secrets
 
 BODY_BYTES = 65536
 """Largest request body; every body here is a few short fields."""
@@ -30,6 +31,7 @@ def answer_text(text: str, *, status: int = 200, media_type: str = "text/plain; 
 
 def answer_error(error: RequestError) -> Response:
     """Render `error` as the inference API does."""
+    error.message = hide_secrets(error.message)
     headers = dict(_HEADERS)
     if error.allow is not None:
         headers["allow"] = error.allow

@@ -29,6 +29,7 @@ from headrace.tenancy.conflict import ConflictError, ManagedByFileError
 from headrace.tenancy.entry_store import EntryStore
 from headrace.tenancy.governing import EntryNotFoundError
 from headrace.tenancy.key_store import KeyNotFoundError, KeyStore
+from headrace.tenancy.keys import hide_secrets
 
 _log = structlog.get_logger("headrace.control_api")
 
@@ -110,7 +111,9 @@ def _get_route(by_method: Mapping[str, ControlRoute], request: Request) -> Contr
         return by_method[method]
     allow = ", ".join(sorted(by_method))
     raise RequestError(
-        ErrorCode.METHOD_NOT_ALLOWED, f"{request.method} {request.url.path} is not served; use {allow}", allow=allow
+        ErrorCode.METHOD_NOT_ALLOWED,
+        f"{request.method} {request.url.path} is not served; use {allow}",
+        allow=allow,
     )
 
 
@@ -118,10 +121,11 @@ def _report_bug(error: Exception, path: str) -> RequestError:
     error_id = secrets.token_hex(8)
     # formatted here: a log renderer that shows local variables would show keys
     trace = "".join(traceback.format_exception(error))
-    _log.error("control_request_failed", error_id=error_id, path=path, traceback=trace)
+    _log.error("control_request_failed", error_id=error_id, path=hide_secrets(path), traceback=hide_secrets(trace))
     return RequestError(ErrorCode.INTERNAL_BUG, f"headrace failed; error id {error_id} is in its log")
 
 
 async def _answer_unknown(request: Request, _error: Exception) -> Response:
     paths = ", ".join(sorted({route.path for route in ROUTES}))
-    return answer_error(RequestError(ErrorCode.ROUTE_NOT_FOUND, f"{request.url.path} is not served; there are {paths}"))
+    said = f"{request.url.path} is not served; there are {paths}"
+    return answer_error(RequestError(ErrorCode.ROUTE_NOT_FOUND, said))

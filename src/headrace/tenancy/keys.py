@@ -24,6 +24,11 @@ _ABSENT: tuple[bytes, float, KeyRecord | None] = (bytes(32), 0.0, None)
 _FOREVER_AT = float("inf")
 
 
+def hide_secrets(text: str) -> str:
+    """`text` with the secret of every whole key in it left out: people paste keys where they do not belong."""
+    return KEY_PATTERN.sub(r"hr-\g<key_id>-(hidden)", text)
+
+
 def generate_key(
     *,
     tenant: TenantId,

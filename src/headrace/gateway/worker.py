@@ -53,6 +53,7 @@ from headrace.gateway.entry.routes import find_route
 from headrace.gateway.entry.shaping import Shaper
 from headrace.gateway.forwarding.core.failover import RetryLimits
 from headrace.gateway.forwarding.core.retry_budget import RetryBudget
+from headrace.gateway.forwarding.hedge import HedgeBook
 from headrace.gateway.forwarding.ports import ForwardingSettings, resume_settings
 from headrace.gateway.http.caller_connection import CallerConnection
 from headrace.gateway.http.certificate import ServerCertificate
@@ -95,6 +96,7 @@ class Worker:
         self._placer = Placer(lambda: load_secret(settings.state_dir / PREFIX_SECRET_FILE))
         self._budget = RetryBudget(ratio=0.0, minimum=0, now_mono_s=monotonic())
         self._resume_budget = RetryBudget(ratio=0.0, minimum=0, now_mono_s=monotonic())
+        self._hedges = HedgeBook()
         self._books = Books(self._counters, record=lambda _: None, line=None)
         self._journal: JournalWriter | None = None
         self._lines: RotatingLines | None = None
@@ -145,6 +147,7 @@ class Worker:
         names = tuple(tenant.name for tenant in tenancy.tenants)
         self._counters.tenants.adopt(names, tenancy.named_tenants, tenancy.currency)
         self._budget.adopt(ratio=plan.retry_budget_ratio, minimum=plan.retry_budget_minimum)
+        self._hedges.adopt(plan.pools, monotonic())
         self._resume_budget.adopt(ratio=plan.resume.budget_ratio, minimum=plan.resume.budget_minimum)
         self.pipeline.quota.adopt(plan, self._keys, monotonic())
         self.pipeline.queue.adopt(plan, self._directory.of_pool, workers=plan.workers)
@@ -194,6 +197,7 @@ class Worker:
                 budget=self._budget,
                 retry=RetryLimits(max_attempts=plan.retry_max_attempts, backoff_s=plan.retry_backoff_s),
                 resume=resume_settings(plan.resume, self._resume_budget),
+                hedges=self._hedges,
                 meters=self._counters,
                 event_bytes=plan.limits.event_bytes,
                 response_bytes=plan.limits.response_bytes,
@@ -257,6 +261,7 @@ class Worker:
         self._sweeper.add(self.pipeline.dispatcher.sweep)
         self._sweeper.add(self._budget.turn)
         self._sweeper.add(self._resume_budget.turn)
+        self._sweeper.add(self._hedges.sweep)
         self._sweeper.add(self.pipeline.queue.sweep)
         self._sweeper.add(self._directory.sweep)
         self._sweeper.add(lambda now_mono_s: self._placer.sweep(self._directory, now_mono_s))

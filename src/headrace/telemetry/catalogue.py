@@ -146,6 +146,10 @@ RESUME_GAP = _histogram(
     "What the caller of a resumed stream waited: last output event before the break to the first one after it.",
     FIRST_TOKEN_BUCKETS_S,
 )  # fmt: skip
+HEDGES = _counter(
+    "headrace_hedges_total", ("model", "result"), "attempts",
+    "Second attempts made while a first token was late: won, lost (cancelled), failed.",
+)  # fmt: skip
 RETRY_BUDGET_REFUSALS = _counter(
     "headrace_retry_budget_refusals_total",
     (),
@@ -236,7 +240,7 @@ METRICS: tuple[MetricSpec, ...] = (
     REQUESTS, TTFT, TPOT, ITL, E2E, QUEUE, QUEUE_WAITING, QUEUE_OLDEST, QUEUE_REFUSALS, QUEUE_DEGRADED,
     QUEUE_WITHDRAWALS, ENDPOINT_PLACES, ENDPOINT_PREFILL, ENDPOINT_HELD, ENDPOINT_LOAD_AGE, TOKENS,
     IN_FLIGHT, CONNECTIONS, RETRIES, FAILOVERS, RESUMES, UNRESUMED,
-    RESUME_GAP, RETRY_BUDGET_REFUSALS,
+    RESUME_GAP, HEDGES, RETRY_BUDGET_REFUSALS,
     CANCELS, ENDPOINT_STATE, ENDPOINT_IN_FLIGHT, ENDPOINT_REQUESTS, ENDPOINT_FAILURES, JOURNAL_DROPPED, JOURNAL_PENDING,
     LOG_DROPPED, TENANT_REQUESTS, TENANT_TOKENS, TENANT_GPU, TENANT_COST, QUOTA_REFUSALS, BUDGET_USED, BUDGET,
     BUDGET_MARKS, SHARING_LOST, SHARING_MEMBERS, SHARING_EXCHANGES, SHARING_FAILURES, SHARING_LOSSES,

@@ -14,6 +14,7 @@ class ModelCounters:
         "e2e",
         "ended",
         "failovers",
+        "hedges",
         "input_tokens",
         "itl",
         "output_tokens",
@@ -31,6 +32,8 @@ class ModelCounters:
         """Requests by (outcome, code)."""
         self.failovers: dict[str, int] = {}
         self.retries = 0
+        self.hedges: dict[str, int] = {}
+        """By what became of them."""
         self.resumes: dict[str, int] = {}
         """By cause."""
         self.unresumed: dict[str, int] = {}

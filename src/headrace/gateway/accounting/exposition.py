@@ -55,6 +55,7 @@ class GatewayCollector(Collector):
         retries = _counter(catalogue.RETRIES)
         failovers = _counter(catalogue.FAILOVERS)
         resumes, unresumed = _counter(catalogue.RESUMES), _counter(catalogue.UNRESUMED)
+        hedges = _counter(catalogue.HEDGES)
         for name, counted in models.items():
             for (outcome, code), count in counted.ended.items():
                 requests.add_metric([name, outcome, code], count)
@@ -66,9 +67,11 @@ class GatewayCollector(Collector):
                 failovers.add_metric([name, code], count)
             for cause, count in counted.resumes.items():
                 resumes.add_metric([name, cause], count)
+            for result, count in counted.hedges.items():
+                hedges.add_metric([name, result], count)
             for reason, count in counted.unresumed.items():
                 unresumed.add_metric([name, reason], count)
-        yield from (requests, tokens, retries, failovers, resumes, unresumed)
+        yield from (requests, tokens, retries, failovers, resumes, unresumed, hedges)
         yield _histograms(catalogue.TTFT, models, lambda counted: counted.ttft)
         yield _histograms(catalogue.TPOT, models, lambda counted: counted.tpot)
         yield _histograms(catalogue.ITL, models, lambda counted: counted.itl)

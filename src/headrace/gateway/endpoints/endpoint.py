@@ -107,6 +107,11 @@ class Endpoint:
         """Ejected for failures, but not known to be dead."""
         return not self.is_draining and self.state is EndpointState.EJECTED
 
+    @property
+    def names(self) -> tuple[EndpointId, str, str]:
+        """Its own, its pool's and its engine's, for accounts."""
+        return self.endpoint_id, self.plan.name, self.plan.engine
+
     def is_deserted(self, *, can_move: bool) -> bool:
         """Whether a silent answer from here is given up soon: nobody listens, or, where the answer can go on elsewhere,
         probes have found the endpoint not to be in order.

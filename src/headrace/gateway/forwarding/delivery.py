@@ -19,6 +19,7 @@ from headrace.gateway.forwarding.attempt_request import attempt_body, attempt_he
 from headrace.gateway.forwarding.caller_stream import CallerStream
 from headrace.gateway.forwarding.core.bars import ResumeCause
 from headrace.gateway.forwarding.core.failover import AttemptFailed, Decision, NextStep, decide
+from headrace.gateway.forwarding.hedge import Hedge, expect_first_token
 from headrace.gateway.forwarding.in_band import error_event
 from headrace.gateway.forwarding.phase import ENDED, ERROR, PAUSE, SENT, STREAM, TAIL, WHOLE, Phase
 from headrace.gateway.forwarding.ports import (
@@ -71,6 +72,8 @@ class Delivery:
     """There from the head of a streamed answer on."""
     resumption: Resumption | None = None
     """There from the first break of a stream that the caller has a part of: every later attempt goes on with it."""
+    hedge: Hedge | None = None
+    """The second attempt that is or may be made, while the first has not spoken."""
     move_mono_s: float | None = None
     """When the stream leaves its endpoint, which is being taken away."""
     body: list[bytes] = field(init=False)
@@ -99,7 +102,7 @@ class Delivery:
 
     def withdraw(self) -> bool:
         """Take the request back from its engine, to be held again; False where an answer has begun."""
-        if self.phase is not SENT or self.stream is not None:
+        if self.phase is not SENT or self.stream is not None or self.hedge is not None:
             return False
         self.cancel_attempt()
         self._start_over()
@@ -129,20 +132,14 @@ class Delivery:
 
     # --- attempts
 
-    def _try_again(self) -> None:
-        try:
-            self._try_next()
-        except Exception as bug:  # noqa: BLE001 (boundary of this timer)
-            self.crashed(bug)
-
     def _try_next(self) -> None:
         self.pause = None
         try:
-            endpoint = self.settings.candidates.choose(self.request, self.tried)
+            self._attempt(self.settings.candidates.choose(self.request, self.tried))
         except RequestError as error:
             self._fail(error)
-            return
-        self._attempt(endpoint)
+        except Exception as bug:  # noqa: BLE001 (boundary of the timer)
+            self.crashed(bug)
 
     def _attempt(self, endpoint: Endpoint) -> None:
         self.account.attempts += 1
@@ -154,8 +151,7 @@ class Delivery:
         now = monotonic()
         if account.dispatched_mono_s is None:
             account.dispatched_mono_s = now
-        account.endpoint, account.pool = endpoint.endpoint_id, endpoint.plan.name
-        account.engine = endpoint.plan.engine
+        account.endpoint, account.pool, account.engine = endpoint.names
         resumption = self.resumption
         body = attempt_body(request, endpoint, account.caller) if resumption is None else resumption.body
         name = b"%d%b" % (account.attempts, b"b" if fresh else b"")
@@ -169,20 +165,19 @@ class Delivery:
         endpoint.requests += 1
         self.phase = SENT
         self.sending = endpoint.connections.send(head, body, self, fresh=fresh)
-
-    def _leave_endpoint(self) -> None:
-        attempt, self.attempt = self.attempt, None
-        if attempt is not None:
-            attempt.leave()
+        if endpoint.plan.hedge is not None and account.attempts == 1:
+            self.hedge = expect_first_token(self, endpoint.plan)
 
     def cancel_attempt(self) -> None:
         """Close the attempt under way at its engine, which is how the engine learns that nobody waits any more."""
         sending, self.sending = self.sending, None
+        attempt, self.attempt = self.attempt, None
         if sending is not None:
             sending.cancel()
-            if self.attempt is not None:
-                self.settings.meters.count_cancel(self.attempt.endpoint.endpoint_id)
-        self._leave_endpoint()
+            if attempt is not None:
+                self.settings.meters.count_cancel(attempt.endpoint.endpoint_id)
+        if attempt is not None:
+            attempt.leave()
 
     # --- the engine's side (AnswerReader)
 
@@ -223,7 +218,7 @@ class Delivery:
         elif self.phase is WHOLE:
             self._whole_complete()
         elif self.phase is ERROR:
-            self._refused(self.status, b"".join(self.body))
+            self._engine_error(self.status, b"".join(self.body), f"status {self.status}")
 
     def answer_lost(self, reason: LossReason, detail: str) -> None:
         self.sending = None
@@ -231,7 +226,7 @@ class Delivery:
         if self.phase is TAIL or attempt is None:
             self.phase = ENDED
         elif reason is LossReason.STALE:
-            self._leave_endpoint()
+            attempt.leave()
             self._send(attempt.endpoint, fresh=True)
         else:
             is_refused = reason is LossReason.CONNECT
@@ -247,7 +242,7 @@ class Delivery:
             return
         failure = envelope.failure
         if failure is not None:
-            self._refused(500, failure)
+            self._engine_error(500, failure, "status 500")
             return
         self.account.usage = envelope.counted_usage  # a whole answer shows no first token: TTFT is not measured
         rewrite = (self.request.rewrites or {}).get(self.account.pool or "")
@@ -261,19 +256,6 @@ class Delivery:
             self.exchange.respond(200, self.reply_lines + b"content-type: application/json\r\n", body)
         self.phase = ENDED
         self.ending.delivered(200, envelope.id)
-
-    def _refused(self, status: int, body: bytes) -> None:
-        if self.attempt is None:
-            return
-        endpoint = self.attempt.endpoint
-        error = endpoint.driver.translate_error(status, body)
-        if RequestError(error.code, "").spec.may_fail_over:
-            self._attempt_failed(error.code, f"status {status}", engine_error=error)
-            return
-        endpoint.request_succeeded()  # it did its work: the request is at fault
-        self.account.detail = f"{endpoint.endpoint_id}: status {status}"
-        self._leave_endpoint()
-        self._fail(RequestError(error.code, error.message, param=error.param, figures=error.figures))
 
     # --- streams
 
@@ -299,14 +281,21 @@ class Delivery:
             self.cancel_and_fail(ErrorCode.STREAM_BROKEN, f"event larger than {self.settings.event_bytes} bytes")
             return
         attempt = self.attempt
-        if attempt is not None and attempt.claim.is_prefilling and stream.watch.output_events:
-            attempt.first_token(now)
+        if attempt is not None and attempt.claim.is_prefilling:
+            self._first_events(stream, attempt, now)
         if not has_more:
             return
         if stream.watch.error is not None:
-            self._engine_error(stream.watch.error)
+            self._engine_error(500, stream.watch.error, "error event")
         else:
             self._stream_done(stream)
+
+    def _first_events(self, stream: CallerStream, attempt: Attempt, now: float) -> None:
+        if self.hedge is not None and stream.has_sent:
+            self.hedge.first_spoke(now - attempt.begun_mono_s)
+            self.hedge = None
+        if stream.watch.output_events:
+            attempt.first_token(now)
 
     def _stream_done(self, stream: CallerStream) -> None:
         if stream.watch.is_cut_short and self.sending is not None:
@@ -325,16 +314,19 @@ class Delivery:
         else:
             self._attempt_failed(ErrorCode.STREAM_BROKEN, "the stream ended without its end marker")
 
-    def _engine_error(self, payload: bytes) -> None:
-        """The engine said in its stream that it failed; what it sends after that (even `[DONE]`) is not success."""
+    def _engine_error(self, status: int, payload: bytes, detail: str) -> None:
+        """The engine said that it failed; what it sends in its stream after that (even `[DONE]`) is not success."""
         if self.attempt is None:
             return
         endpoint = self.attempt.endpoint
-        error = endpoint.driver.translate_error(500, payload)
+        error = endpoint.driver.translate_error(status, payload)
         if RequestError(error.code, "").spec.may_fail_over:
-            self.cancel_and_fail(ErrorCode.STREAM_BROKEN, "error event", engine_error=error)
+            code = error.code if self.stream is None else ErrorCode.STREAM_BROKEN
+            self.cancel_and_fail(code, detail, engine_error=error)
             return
-        self.account.detail = f"{endpoint.endpoint_id}: error event"
+        if self.sending is None:
+            endpoint.request_succeeded()  # it did its work: the request is at fault
+        self.account.detail = f"{endpoint.endpoint_id}: {detail}"
         self.note_usage()
         self.cancel_attempt()
         self._fail(RequestError(error.code, error.message, param=error.param, figures=error.figures))
@@ -348,11 +340,6 @@ class Delivery:
                 self.account.usage = watch.usage
 
     # --- ends
-
-    def tail_is_cut(self) -> None:
-        """The caller has everything, and the engine does not end its message."""
-        self.cancel_attempt()
-        self.phase = ENDED
 
     def _succeeded(self) -> None:
         attempt, self.attempt = self.attempt, None
@@ -381,6 +368,8 @@ class Delivery:
         is_blamed = is_refused or self.tried.count(endpoint) == 1
         attempt.failed(detail, now, budgets, is_blamed=is_blamed, is_refused=is_refused, engine_error=engine_error)
         self.account.detail = f"{endpoint.endpoint_id}: {detail}"
+        if self.hedge is not None and self.hedge.take_over():
+            return
         if self.stream is not None and self.stream.has_sent:
             if is_refused and self.resumption is not None:
                 self.resumption.was_refused()
@@ -405,12 +394,23 @@ class Delivery:
         elif decision.step is NextStep.TRY_AGAIN_LATER:
             self.meters.retries += 1
             self._start_over()
-            self.pause = self.settings.loop.call_later(decision.wait_s, self._try_again)
+            self.pause = self.settings.loop.call_later(decision.wait_s, self._try_next)
         else:
             text = FAILURE_TEXT.get(code) or f"the engine refused: {engine_error.message if engine_error else code}"
             retry_after_s = engine_error.retry_after_s if engine_error else None
             message = f"{text} ({self.account.attempts} attempts); retry, or ask the operator"
             self._fail(RequestError(code, message, retry_after_s=retry_after_s))
+
+    @property
+    def has_spoken(self) -> bool:
+        """The commit point is passed: the caller has bytes of an answer."""
+        return self.stream is not None and self.stream.has_sent
+
+    def follow(self, attempt: Attempt, sending: Sending | None) -> None:
+        """Another attempt, that was made beside it, takes the place of the one under way."""
+        self.cancel_attempt()
+        self.attempt, self.sending, self.stream, self.phase = attempt, sending, None, SENT
+        self.account.endpoint, self.account.pool, self.account.engine = attempt.endpoint.names
 
     # --- resume
 
@@ -480,6 +480,8 @@ class Delivery:
         """End from outside: caller gone, deadline passed, gateway draining. The engine is told at once."""
         if self.pause is not None:
             self.pause.cancel()
+        if self.hedge is not None:
+            self.hedge.lose()
         self.note_usage()
         self.cancel_attempt()
         self._fail(error)

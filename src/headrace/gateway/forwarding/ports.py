@@ -4,13 +4,14 @@ import asyncio
 from dataclasses import dataclass
 from typing import Protocol
 
-from headrace.declaration.gateway_plan import ResumePlan
+from headrace.declaration.gateway_plan import PoolPlan, ResumePlan
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import InferenceRequest
 from headrace.domain.tenant import Caller
 from headrace.domain.usage import TokenUsage
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.forwarding.core.failover import RetryLimits
+from headrace.gateway.forwarding.core.lateness import Lateness
 from headrace.gateway.forwarding.core.retry_budget import RetryBudget
 
 
@@ -42,6 +43,8 @@ class Meters(Protocol):
     """By ResumeCause."""
     unresumed: dict[str, int]
     """Streams that broke and were not resumed, by ResumeBar."""
+    hedges: dict[str, int]
+    """Second attempts by what became of them: won, lost, failed."""
 
     @property
     def itl(self) -> GapHistogram: ...
@@ -98,6 +101,24 @@ class WorkerMeters(Protocol):
     def count_cancel(self, endpoint: str) -> None: ...
 
 
+class Hedges(Protocol):
+    """What is known of the pools that hedge."""
+
+    def find(self, request: InferenceRequest, pool: PoolPlan) -> "Hedging | None":
+        """None where the request is not hedged."""
+        ...
+
+
+class Hedging(Protocol):
+    """One pool that hedges."""
+
+    @property
+    def lateness(self) -> Lateness: ...
+
+    @property
+    def budget(self) -> RetryBudget: ...
+
+
 @dataclass(slots=True, kw_only=True)
 class ResumeSettings:
     """`gateway.resume`."""
@@ -133,6 +154,7 @@ class ForwardingSettings:
     budget: RetryBudget
     retry: RetryLimits
     resume: ResumeSettings
+    hedges: Hedges
     meters: WorkerMeters
     event_bytes: int
     response_bytes: int

@@ -21,7 +21,8 @@ def tend(delivery: Delivery, now_mono_s: float) -> None:
     """Enforce time-outs and send heartbeats; called every SWEEP_INTERVAL_S."""
     if delivery.phase is TAIL:
         if now_mono_s - _last_sent(delivery) > TAIL_S:
-            delivery.tail_is_cut()
+            delivery.cancel_attempt()
+            delivery.phase = ENDED
         return
     if delivery.deadline_mono_s is not None and now_mono_s > delivery.deadline_mono_s:
         delivery.end(RequestError(ErrorCode.DEADLINE_EXCEEDED, "the deadline of x-request-timeout passed"))

@@ -64,6 +64,7 @@ deployment:
   kubernetes:
     secret: headrace-secrets
     pull_secrets: [registry]
+    fetch_env: {{HF_ENDPOINT: https://hub.example.com, HTTPS_PROXY: "${{env:PROXY_URL}}"}}
     pod_monitors: true
     metrics_from: {{kubernetes.io/metadata.name: monitoring}}
     prometheus: http://prometheus.monitoring:9090

@@ -15,6 +15,10 @@ from pathlib import Path
 
 import pytest
 from tests.fixtures.file_server import FileServer, Spoil, serving
+from tests.harness.manifests import documents_of
+from tests.harness.render_cases import GGUF, GGUF_SHA256, HUB, declaration_text, rendered_text
+
+from headrace.fleet.deploy.render.targets import Target
 
 COMMIT = "c0ffee" + "0" * 34
 WEIGHTS = bytes(range(256)) * 2000
@@ -261,3 +265,34 @@ def test_a_write_that_fails_keeps_what_was_written(pod: Pod, server: FileServer)
     assert done.returncode == 1
     assert f"cannot write {pod.volume}/partial/{SHA256}.part: File too large" in done.stderr
     assert not pod.blob.exists()
+
+
+@pytest.mark.parametrize("engine", ["vllm", "llamacpp"])
+def test_the_engine_finds_what_the_rendered_init_container_fetched(tmp_path: Path, engine: str) -> None:
+    """The command of the rendered init container, run as it stands, makes the path that the engine is started with."""
+    path = tmp_path / "headrace.yaml"
+    path.write_text(declaration_text(engine, "single").replace(GGUF_SHA256, SHA256))
+    documents = documents_of(rendered_text(Target.KUBERNETES, path, (f"deployment.models.mount_path={tmp_path}/m",)))
+    pod = next(one for one in documents if one["kind"] == "Deployment")["spec"]["template"]["spec"]
+    (fetch,), (served,) = pod["initContainers"], pod["containers"]
+    with serving() as server:
+        commit = HUB.rpartition("@")[2]
+        siblings = [{"rfilename": "model.safetensors", "size": len(WEIGHTS), "lfs": {"sha256": SHA256}}]
+        listing = json.dumps({"sha": commit, "siblings": siblings}).encode()
+        server.files[f"/api/models/acme/chat-8b/revision/{commit}"] = listing
+        server.files[f"/acme/chat-8b/resolve/{commit}/model.safetensors"] = WEIGHTS
+        gguf = GGUF.removeprefix("hf:").replace("@", "/resolve/").replace("#", "/")
+        server.files[f"/{gguf}"] = WEIGHTS
+        env = {entry["name"]: entry["value"] for entry in fetch["env"] if "value" in entry}
+        done = subprocess.run(
+            [sys.executable, *fetch["args"]],
+            env={**env, "HF_ENDPOINT": server.url},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    place = next(Path(word) for word in served["args"] if word.startswith(str(tmp_path)))
+    found = place if place.is_file() else place / "model.safetensors"
+    assert found.read_bytes() == WEIGHTS

@@ -2,9 +2,9 @@
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_serializer, model_validator
 
-from headrace.declaration.shape import Name, Section
+from headrace.declaration.shape import HIDDEN, SECRET_NAMES, Name, Section, is_secret_name
 
 LABEL = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
 """Names of Kubernetes objects. Source: RFC 1123 subdomains, which most kinds ask for."""
@@ -161,6 +161,12 @@ class Kubernetes(Section):
     fetch_timeout_s: int = Field(
         default=7200, ge=1, description="Longest time an init container may fetch a model, seconds."
     )
+    fetch_env: dict[str, str] = Field(
+        default={},
+        description="Environment of the init containers that fetch, such as HF_ENDPOINT, PIP_INDEX_URL or HTTPS_PROXY; "
+        "secrets as ${env:NAME}.",
+        json_schema_extra=SECRET_NAMES,
+    )
     pod_monitors: bool = Field(
         default=False, description="Write a PodMonitor for the gateway and each pool (prometheus-operator)."
     )
@@ -186,3 +192,7 @@ class Kubernetes(Section):
         default={"dev": Environment(), "staging": Environment(), "prod": Environment()},
         description="Overlays that --split writes, by name.",
     )
+
+    @field_serializer("fetch_env", when_used="json")
+    def _hide(self, value: dict[str, str]) -> dict[str, str]:
+        return {name: HIDDEN if is_secret_name(name) else text for name, text in value.items()}

@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 
 from headrace import __version__
 from headrace.fleet.deploy.render.core.container_words import fetch_words
+from headrace.fleet.deploy.render.core.engine_workloads import REFERENCE
 from headrace.fleet.deploy.render.core.model import Weights, Workload
 from headrace.fleet.deploy.render.core.object_names import object_name
 from headrace.fleet.deploy.render.core.yaml_text import Noted
@@ -113,18 +114,7 @@ def fetch_container(cluster: Cluster, weights: Weights) -> object:
             Noted("--total-timeout-s", "deployment.kubernetes.fetch_timeout_s"),
             str(timeout_s),
         ],
-        "env": [
-            {"name": "HEADRACE_CACHE_DIR", "value": volume.mount_path},
-            Noted(
-                {
-                    "name": "HF_TOKEN",
-                    "valueFrom": {
-                        "secretKeyRef": {"name": cluster.settings.secret, "key": "HF_TOKEN", "optional": True}
-                    },
-                },
-                "for gated models",
-            ),
-        ],
+        "env": [{"name": "HEADRACE_CACHE_DIR", "value": volume.mount_path}, *_fetch_env(cluster)],
         "resources": {
             "requests": {"cpu": "500m", "memory": binary_quantity(FETCH_MEMORY_BYTES)},
             "limits": {"memory": binary_quantity(FETCH_MEMORY_BYTES)},
@@ -143,6 +133,22 @@ def fetch_container(cluster: Cluster, weights: Weights) -> object:
             Noted({"name": "models", "mountPath": volume.mount_path}, "no other container of the pod may write here")
         ],
     }
+
+
+def _fetch_env(cluster: Cluster) -> Iterator[object]:
+    """Yield what else the fetch is told: mirrors, proxies, and the token for gated models."""
+    declared = cluster.settings.fetch_env
+    for name, text in declared.items():
+        found = REFERENCE.fullmatch(text)
+        entry: Tree = {"name": name}
+        if found:
+            entry["valueFrom"] = {"secretKeyRef": {"name": cluster.settings.secret, "key": found[1]}}
+        else:
+            entry["value"] = literal(text)
+        yield Noted(entry, "deployment.kubernetes.fetch_env")
+    if "HF_TOKEN" not in declared:
+        key = {"name": cluster.settings.secret, "key": "HF_TOKEN", "optional": True}
+        yield Noted({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": key}}, "for gated models")
 
 
 def _noted_source(words: Sequence[str], weights: Weights) -> Iterator[object]:

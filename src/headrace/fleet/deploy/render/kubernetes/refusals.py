@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from headrace.declaration.model import Declaration
 from headrace.domain.endpoint import EngineKind
+from headrace.fleet.deploy.render.core.engine_workloads import REFERENCE
 from headrace.fleet.deploy.render.core.model import RenderNote, Severity, Workload
 from headrace.fleet.deploy.render.core.object_names import name_notes, object_name
 from headrace.fleet.deploy.render.kubernetes.objects import Cluster, KubeObject
@@ -34,6 +35,13 @@ def cluster_notes(cluster: Cluster, workloads: Sequence[Workload], *, has_gatewa
             f"is ReadWriteOnce, which one node mounts: {replicas} pods that need it must run on the same node",
             "Use a storage class that offers ReadWriteMany",
         )
+    for name, text in cluster.settings.fetch_env.items():
+        if "${" in text and not REFERENCE.fullmatch(text):
+            yield _error(
+                f"deployment.kubernetes.fetch_env.{name}",
+                "holds a reference within other text, which cannot be rendered without showing it",
+                "Make the whole value one ${env:NAME}",
+            )
     if cluster.settings.pod_monitors and not cluster.settings.metrics_from:
         yield _warning(
             "deployment.kubernetes.metrics_from",

@@ -131,7 +131,8 @@ async def sharing_gateways(
     sharing = {**sections.pop("sharing", {}), **({"redis": redis} if redis else {})}
     async with AsyncExitStack() as stack:
         engine = await stack.enter_async_context(CountingEngine())
-        pool = remote_pool(f"http://127.0.0.1:{engine.port}", answer_timeout_s=120.0, first_token_timeout_s=120.0)
+        timeouts = {"answer_timeout_s": 120.0, "first_token_timeout_s": 120.0}
+        pool = remote_pool(f"http://127.0.0.1:{engine.port}", **timeouts, **sections.pop("pool", {}))
         gateway = {"workers": 1 if redis else 2, "sharing": sharing}
         declaration = declare({"p": pool}, tenants=tenants, gateway=gateway, **sections)
         keys: dict[str, str] = {}

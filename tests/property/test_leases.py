@@ -179,6 +179,7 @@ def _rounded(reply: ExchangeReply) -> ExchangeReply:
     """Times to the millisecond: Redis counts microseconds."""
     return msgspec.structs.replace(
         reply,
+        recalls=tuple(sorted(reply.recalls)),
         answers=tuple(
             msgspec.structs.replace(one, wait_s=round(one.wait_s, 3), resets_in_s=round(one.resets_in_s, 3))
             for one in reply.answers

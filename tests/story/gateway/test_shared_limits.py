@@ -1,0 +1,92 @@
+"""Two gateway processes under one set of limits, as callers and an engine see them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from tests.harness.raw_client import RawClient
+from tests.harness.shared_gateways import INPUT_TOKENS, OUTPUT_TOKENS, SharedGateways, sharing_gateways
+
+REQUESTS = 240
+"""What each of the limits below lets through."""
+SLOTS = 16
+TENANTS: dict[str, dict[str, Any]] = {
+    "requests": {"limits": {"requests_per_min": REQUESTS}},
+    "input": {"limits": {"input_tokens_per_min": REQUESTS * INPUT_TOKENS}},
+    "output": {"limits": {"output_tokens_per_min": REQUESTS * OUTPUT_TOKENS}},
+    "gpu": {"limits": {"gpu_seconds_per_min": REQUESTS * (INPUT_TOKENS / 1000 + OUTPUT_TOKENS / 100)}},
+    "day": {"budget": {"per_day": REQUESTS * OUTPUT_TOKENS * 1e-6}},
+    "month": {"budget": {"per_month": REQUESTS * OUTPUT_TOKENS * 1e-6}},
+    "slots": {"limits": {"concurrent_requests": SLOTS}},
+    "interactive": {"limits": {"concurrent_interactive": SLOTS}, "default_class": "interactive"},
+    "offline": {"limits": {"concurrent_offline": SLOTS}, "default_class": "offline"},
+}
+PRICES = {"version": "v1", "models": {"m": {"input_per_million": 0.0, "output_per_million": 1.0}}}
+RATES = {"prefill_tokens_per_s": 1000, "decode_tokens_per_s": 100}
+
+
+@pytest_asyncio.fixture(params=["coordinator", "redis"])
+async def shared(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SharedGateways]:
+    redis = request.getfixturevalue("valkey_server").url if request.param == "redis" else None
+    namespace = {"namespace": tmp_path.name}
+    async with sharing_gateways(
+        tmp_path, TENANTS, redis=redis, sharing=namespace, prices=PRICES, pool={"rates": RATES}
+    ) as running:
+        yield running
+
+
+async def test_two_processes_hold_every_limit(shared: SharedGateways) -> None:
+    """200 callers at two gateways use at least 95 % of each limit and nothing above it, as the engine counts."""
+    shared.engine.hold_s = 0.02
+    for tenant in ("requests", "input", "output", "gpu", "day", "month"):
+        await shared.call_until_refused(tenant, callers=200)
+        assert 0.95 * REQUESTS <= shared.engine.total[tenant] <= REQUESTS, tenant
+    for tenant in ("slots", "interactive", "offline"):
+        await _fill_slots(shared, tenant)
+        assert shared.engine.most[tenant] == SLOTS, tenant
+
+
+async def _fill_slots(shared: SharedGateways, tenant: str) -> None:
+    """200 callers until the engine has seen all slots taken at once, and a thousand requests after that."""
+    engine, is_over = shared.engine, asyncio.Event()
+    engine.is_held = asyncio.Event()
+
+    async def caller(index: int) -> None:
+        async with RawClient(shared.gateways[index % 2].port) as client:
+            while not is_over.is_set():
+                if await shared.send(client, tenant) != 200:
+                    await asyncio.sleep(0.2)
+
+    async with asyncio.timeout(120), asyncio.TaskGroup() as group:
+        for index in range(200):
+            group.create_task(caller(index))
+        while engine.now.get(tenant, 0) < SLOTS * 0.95:
+            await asyncio.sleep(0.01)
+        engine.is_held.set()
+        while engine.total.get(tenant, 0) < 300:
+            await asyncio.sleep(0.01)
+        is_over.set()
+    engine.is_held = None
+
+
+async def test_a_whole_limit_moves_to_where_the_callers_are(shared: SharedGateways) -> None:
+    """Callers of one gateway use the whole limit, then those of the other do, and no slot is lost on the way."""
+    engine = shared.engine
+    for gateway in shared.gateways:
+        engine.is_held = asyncio.Event()
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            for _ in range(SLOTS):
+                group.create_task(_until_served(shared, gateway.port))
+            while engine.now.get("slots", 0) < SLOTS:
+                await asyncio.sleep(0.01)
+            engine.is_held.set()
+    assert engine.most["slots"] == SLOTS
+
+
+async def _until_served(shared: SharedGateways, port: int) -> None:
+    async with RawClient(port) as client:
+        while await shared.send(client, "slots") != 200:
+            await asyncio.sleep(0.02)

@@ -1,6 +1,6 @@
 """`python -m benchmarks`: measure and report. `... soak`: a million requests. `... micro`: our own code alone.
 
-`... simulated`: whether one simulated engine keeps its times with a thousand streams.
+`... routing`: routers on recorded chat traffic. `... simulated`: whether one simulated engine keeps its times with a thousand streams.
 """
 
 import argparse
@@ -63,6 +63,10 @@ def main(arguments: Sequence[str]) -> int:
         return soak.main(arguments[1:])
     if arguments[:1] == ["simulated"]:
         return simulated.main(arguments[1:])
+    if arguments[:1] == ["routing"]:
+        from benchmarks.routing import command as routing  # imports headrace, for its engine model
+
+        return routing.main(arguments[1:])
     if arguments[:1] == ["micro"]:
         from benchmarks.micro import command as micro  # imports headrace, which measuring from outside must not
 

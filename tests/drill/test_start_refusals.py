@@ -1,5 +1,7 @@
 """What `headrace up` says where something it needs is not there; and gateways in front of gateways."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,3 +73,41 @@ def test_an_endpoint_that_nobody_answers_is_named(instance: Instance) -> None:
     assert dead in said
     assert "Traceback" not in said
     assert instance.processes() == {}
+
+
+def test_two_starts_at_once_do_not_take_each_others_words(instance: Instance) -> None:
+    """One of them runs, the other says that one runs already; the output of the one that runs is kept whole."""
+    instance.environment["STANDIN_LOAD_S"] = "1"
+    both = [instance.begin("up", "--detach") for _ in range(2)]
+    said = [process.communicate(timeout=60) for process in both]
+
+    codes = [process.returncode for process in both]
+    assert 0 in codes, said
+    for process, (out, err) in zip(both, said, strict=True):
+        assert "Traceback" not in out + err
+        if process.returncode:
+            assert "another headrace (pid" in err
+    logs = instance.state_dir / "logs"
+    assert [path.name for path in logs.iterdir() if path.name.startswith(("supervisor.err", ".supervisor.err"))] == [
+        "supervisor.err"
+    ]
+    assert instance.run("down").returncode == 0
+
+
+def test_a_full_disk_is_named(instance: Instance) -> None:
+    """Where nothing can be written, `up` says so, though the supervisor's own words are lost with everything else."""
+    (instance.state_dir / "logs").mkdir(parents=True)
+    done = subprocess.run(
+        ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", sys.executable, "-m", "headrace.cli.main", "up", "--detach"],
+        env=instance.environment,
+        cwd=instance.folder,
+        timeout=60,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 1, done.stdout
+    assert "Traceback" not in done.stderr
+    assert f"{instance.state_dir / 'logs'} cannot be written: File too large" in done.stderr
+    wait_until(lambda: instance.processes() == {}, "the end of all its processes")

@@ -28,6 +28,7 @@ from headrace.domain.operator_error import OperatorError
 from headrace.domain.tenant import Scope
 from headrace.fleet.deploy.state_files import SupervisorFile, find_supervisor, prepare_folders
 from headrace.settings import Settings, load_settings
+from headrace.whole_file import write_whole
 from headrace.wiring.declared import Source, ask_endpoint
 from headrace.wiring.first_keys import keeps_first_key, take_first_keys
 from headrace.wiring.instance import run_instance
@@ -35,6 +36,12 @@ from headrace.wiring.operations import InstanceOperations
 
 app = verb_app()
 POLL_S = 0.15
+
+SUPERVISOR_OUTPUT = "supervisor.err"
+"""In the log folder: what a supervisor in the background writes to its output, its last words above all."""
+
+PROBE_BYTES = 65536
+"""More than a file system that is full to its last block still takes."""
 
 DetachOption = Annotated[bool, typer.Option("--detach", "-d", help="Go on in the background once it is ready.")]
 EndpointOption = Annotated[
@@ -58,8 +65,8 @@ def up(
     In the foreground until Ctrl-C (a second one hurries), or with --detach in the background: then Ctrl-C ends only
     the waiting.
     """
-    if endpoint is not None and (config is not None or overrides):
-        fail("--endpoint excludes --config and --set", code=EXIT_USAGE)
+    if endpoint is not None and config is not None:
+        fail("--endpoint excludes --config", code=EXIT_USAGE)
     settings = load_settings()
     path = None if endpoint else find_declaration(config, environ=os.environ)
     source = Source(config=path.absolute() if path else None, overrides=tuple(overrides or ()), endpoint=endpoint)
@@ -109,7 +116,7 @@ class _Foreground:
 def _detach(settings: Settings, source: Source) -> None:
     """Start the supervisor in a session of its own. Raises: OperatorError with what it said if it ends at once."""
     prepare_folders(settings)
-    output_path = settings.log_dir / "supervisor.err"
+    output_path = settings.log_dir / f"{SUPERVISOR_OUTPUT}.{os.getpid()}"  # another `up` may be starting too
     with output_path.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "headrace.wiring", *source.arguments()],
@@ -123,13 +130,29 @@ def _detach(settings: Settings, source: Source) -> None:
             while process.poll() is None:
                 found = find_supervisor(settings)
                 if found is not None and found.process.pid == process.pid and client.try_status() is not None:
-                    process.returncode = 0  # It goes on without us.
+                    process.returncode = 0  # It goes on without us, and writes to the file by whatever name.
+                    output_path.replace(settings.log_dir / SUPERVISOR_OUTPUT)
                     return
                 time.sleep(POLL_S)
     except KeyboardInterrupt:
         process.returncode = 0
+        output_path.replace(settings.log_dir / SUPERVISOR_OUTPUT)
         _leave_running(process.pid)
-    raise OperatorError(_last_words(output_path) or f"the supervisor ended with status {process.returncode}")
+    words = _last_words(output_path)
+    output_path.unlink(missing_ok=True)
+    raise OperatorError(words or f"the supervisor ended with status {process.returncode}{_why_silent(settings)}")
+
+
+def _why_silent(settings: Settings) -> str:
+    """Say why there are no last words, where it is the disk: then what ended the supervisor is likely to be it, too."""
+    probe = settings.log_dir / f".{SUPERVISOR_OUTPUT}.{os.getpid()}"
+    try:
+        write_whole(probe, b"x" * PROBE_BYTES, is_durable=True)
+    except OSError as error:
+        return f" and could not say why: {settings.log_dir} cannot be written: {os.strerror(error.errno or 0)}"
+    finally:
+        probe.unlink(missing_ok=True)
+    return ""
 
 
 def _await_ready(settings: Settings, timeout_s: float, *, as_json: bool) -> InstanceStatus:
@@ -147,7 +170,7 @@ def _await_ready(settings: Settings, timeout_s: float, *, as_json: bool) -> Inst
     except OperatorError as error:
         while find_supervisor(settings) is not None and time.monotonic() < end_mono_s:
             time.sleep(POLL_S)  # It is stopping: its last words come at its end.
-        words = _last_words(settings.log_dir / "supervisor.err")
+        words = _last_words(settings.log_dir / SUPERVISOR_OUTPUT)
         raise OperatorError(f"the supervisor stopped: {words or error.message}") from error
     except KeyboardInterrupt:
         progress.close()

@@ -1,10 +1,11 @@
 """headrace.yaml -> Declaration: read, expand references, validate, lint; all problems at once, each with its line."""
 
 import hashlib
+import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Mapping as EnvironMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.declaration.builtin import builtin_declaration
@@ -31,6 +32,7 @@ def no_checks(declaration: Declaration) -> Iterable[Finding]:
 
 DEFAULT_FILE = "headrace.yaml"
 BUILTIN_NAME = "(built-in declaration)"
+IN_MEMORY_NAME = "(declaration of --endpoint)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +112,29 @@ def in_memory(declaration: Declaration, *, checks: Checks = no_checks) -> Loaded
         raise DeclarationError(problems)
     digest = hashlib.sha256(declaration.model_dump_json().encode()).hexdigest()
     return Loaded(declaration=declaration, path=None, digest=digest, warnings=tuple(problems))
+
+
+def in_memory_with(
+    declaration: Declaration, overrides: Sequence[str], *, environ: EnvironMapping[str, str], checks: Checks = no_checks
+) -> Loaded:
+    """Wrap a declaration that no file holds, with `--set` applied as to a file of the same content.
+
+    Raises: DeclarationError.
+    """
+    if not overrides:
+        return in_memory(declaration, checks=checks)
+    tree = declaration.model_dump(mode="json", exclude_unset=True)
+    text = json.dumps({"version": 1, **tree}).replace("${", "$${")  # YAML holds JSON
+    loaded = load_text(
+        text,
+        path=Path(IN_MEMORY_NAME),
+        environ=environ,
+        is_elsewhere=False,
+        machine=this_machine(),
+        overrides=overrides,
+        checks=checks,
+    )
+    return replace(loaded, path=None)
 
 
 def read_text(path: Path) -> str:

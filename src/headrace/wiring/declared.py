@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.declaration.builtin import attach_declaration
-from headrace.declaration.load import Loaded, in_memory, load_declaration
+from headrace.declaration.load import Loaded, in_memory_with, load_declaration
 from headrace.domain.endpoint import EngineKind
 from headrace.domain.operator_error import OperatorError
 from headrace.engines.declared import lint_engines
@@ -30,10 +30,10 @@ class Source:
 
     def arguments(self) -> list[str]:
         """As arguments of `python -m headrace.wiring`."""
+        words = [f"--set={text}" for text in self.overrides]
         if self.endpoint is None:
-            config = ["--config", str(self.config)] if self.config is not None else []
-            return [*config, *(f"--set={text}" for text in self.overrides)]
-        words = ["--endpoint", self.endpoint]
+            return [*(["--config", str(self.config)] if self.config is not None else []), *words]
+        words += ["--endpoint", self.endpoint]
         words += ["--engine", self.engine.value] if self.engine is not None else []
         words += ["--served-model", self.served_model] if self.served_model is not None else []
         return [*words, "--context-tokens", str(self.context_tokens)] if self.context_tokens is not None else words
@@ -45,7 +45,7 @@ class Source:
             declared = attach_declaration(
                 url, engine=self.engine, model=self.served_model, context_tokens=self.context_tokens
             )
-            return lambda: in_memory(declared)
+            return lambda: in_memory_with(declared, self.overrides, environ=environ)
         return lambda: load_declaration(self.config, environ=environ, overrides=self.overrides, checks=lint_engines)
 
 

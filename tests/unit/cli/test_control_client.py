@@ -109,7 +109,7 @@ def test_a_running_instance_is_asked_again_and_again(settings: Settings) -> None
     """One client asks as often as it likes; an error's own words are shown."""
     with serving(settings), ControlClient(settings) as client:
         assert [client.status() for _ in range(3)] == [STATUS] * 3
-        with pytest.raises(OperatorError, match="^the gateway refused it$"):
+        with pytest.raises(OperatorError, match=r"^the gateway refused it$"):
             client.reload(is_dry_run=False, is_upgrade=False)
         assert client.status() == STATUS
 

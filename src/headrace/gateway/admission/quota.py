@@ -224,6 +224,9 @@ class Quota:
             if isinstance(reserved, Shortage):
                 if resume is not None and self._meters.await_share(reserved.meter, now_mono_s, resume):
                     return None
+                if (outage := self._meters.find_outage()) is not None:
+                    message = f"limits are shared with other gateways, and their store is out of reach: {outage}"
+                    raise RequestError(ErrorCode.SATURATED, message, retry_after_s=1.0)
                 limit_id = reserved.meter.limit_id
                 where = (limit_id.level.value, limit_id.unit.value)
                 self.refusals[where] = self.refusals.get(where, 0) + 1

@@ -109,6 +109,9 @@ class LeaseDesk:
         for limit_id in [known for known in self._spent if known not in limit_ids]:
             del self._spent[limit_id]
 
+    def find_outage(self) -> str | None:
+        return self.trouble if self.is_closed else None
+
     def await_share(self, meter: Meter, now_mono_s: float, resume: Callable[[], None]) -> bool:
         """Call `resume` after the next exchange, where that may end a shortage of `meter`; False: it would not."""
         if not isinstance(meter, LeasedSlots | LeasedPurse) or not meter.is_asking(now_mono_s):

@@ -252,5 +252,8 @@ class LocalMeters:
             if not isinstance(self._meters[limit_id], SlotMeter) or self._meters[limit_id].is_unused:
                 del self._meters[limit_id]
 
+    def find_outage(self) -> str | None:
+        return None
+
     def await_share(self, meter: Meter, now_mono_s: float, resume: Callable[[], None]) -> bool:
         return False

@@ -69,6 +69,12 @@ class MeterFactory(Protocol):
         """Forget meters of other limits, unless something is held of them: they are no longer declared."""
         ...
 
+    def find_outage(self) -> str | None:
+        """Why no share can be had at all: limits are shared, their store is out of reach, and the declared policy is to
+        serve nothing without it. None: shortages are real ones.
+        """
+        ...
+
     def await_share(self, meter: Meter, now_mono_s: float, resume: Callable[[], None]) -> bool:
         """Whether a shortage of `meter`, just found, may end with the next exchange with other processes: `resume` is
         called after it, once, some milliseconds from now. False: the shortage is what it is.

@@ -73,10 +73,11 @@ class ChunkWatch:
     `bar`: why the stream's text is not kept for a resume; None: it is.
     1. Nearly every block is one event that differs from an earlier one in nothing but its text: the bytes before and
        after are compared, and the text between them holds no quote, so that it ends where it seems to.
-    2. Other blocks of a stream whose text is not kept are searched: output has begun and nothing in the block can be
+    2. So are several of them in one block, and texts with escaped quotes.
+    3. Other blocks of a stream whose text is not kept are searched: output has begun and nothing in the block can be
        an end, an error, a finish, usage, or a piece without output (the role of another choice, empty text). A marker
        inside generated text is escaped in JSON, or at worst takes the long way.
-    3. The long way: every event is decoded.
+    4. The long way: every event is decoded.
     """
 
     __slots__ = (
@@ -130,7 +131,7 @@ class ChunkWatch:
                 if kept is not None:
                     kept += text
                 return block
-            if kept is not None and self._are_plain(text, kept):
+            if text and self._are_plain(text, kept):
                 return block
         return self._feed_other(block)
 
@@ -148,14 +149,17 @@ class ChunkWatch:
     def stop_keeping(self, bar: ResumeBar) -> None:
         self.kept, self.bar = None, bar
 
-    def _are_plain(self, text: bytes, kept: bytearray) -> bool:
-        """Several plain events that arrived together, of which `text` is all between the first text and the last."""
+    def _are_plain(self, text: bytes, kept: bytearray | None) -> bool:
+        """One plain event with escaped quotes, or several that arrived together, of which `text` is all between the
+        first text and the last.
+        """
         texts = text.split(self._tail + self._head)
-        joined = b"".join(texts)
-        if len(texts) == 1 or b'"' in joined or not all(texts):
+        joined = text if len(texts) == 1 else b"".join(texts)
+        if b'"' in joined.replace(b"\\\\", b"").replace(b'\\"', b"") or not all(texts):
             return False
         self.output_events += len(texts)
-        kept += joined
+        if kept is not None:
+            kept += joined
         return True
 
     def _feed_other(self, block: bytes) -> bytes:

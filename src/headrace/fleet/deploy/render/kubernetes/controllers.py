@@ -51,6 +51,11 @@ def controllers_of(cluster: Cluster, workload: Workload, node: Node = ONLY_NODE)
             yield _stateful_set(cluster, workload, replica)
 
 
+def start_bound_s(cluster: Cluster, workload: Workload) -> int:
+    """Return how long the first start of a pod may take: image, weights, loading."""
+    return IMAGE_PULL_S + cluster.settings.fetch_timeout_s + whole_s(workload.load_timeout_s)
+
+
 def serving_selector(cluster: Cluster, workload: Workload) -> dict[str, str]:
     """Select the pods to which requests are sent: of several nodes the first; with blue-green, one colour."""
     settings = cluster.pool_settings(workload)
@@ -73,12 +78,13 @@ def replicas_of(cluster: Cluster, workload: Workload) -> Noted | None:
 
 def _deployment(cluster: Cluster, workload: Workload, node: Node) -> KubeObject:
     settings = cluster.pool_settings(workload)
-    deadline_s = IMAGE_PULL_S + cluster.settings.fetch_timeout_s + whole_s(workload.load_timeout_s)
     spec = kept(
         {
             "replicas": replicas_of(cluster, workload),
             "revisionHistoryLimit": 3,
-            "progressDeadlineSeconds": Noted(deadline_s, "image, fetch_timeout_s and load_timeout_s"),
+            "progressDeadlineSeconds": Noted(
+                start_bound_s(cluster, workload), "image, fetch_timeout_s and load_timeout_s"
+            ),
             "strategy": Noted(_strategy(cluster, workload), f"pools.{workload.pool}.kubernetes.strategy"),
             "selector": {"matchLabels": own_selector(cluster, workload)},
             "template": pod_template(cluster, workload, node),

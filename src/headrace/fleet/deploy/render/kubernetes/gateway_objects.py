@@ -29,12 +29,17 @@ A key: kubectl exec deploy/gateway -- headrace keys create --tenant TENANT"""
 FILE = "gateway.yaml"
 
 
-def gateway_objects(cluster: Cluster, gateway: GatewayWorkload, *, keeps_state: bool) -> Iterator[KubeObject]:
-    """Yield the gateway's objects. `keeps_state`: it has its own database, on a volume, and so is alone."""
+def gateway_objects(
+    cluster: Cluster, gateway: GatewayWorkload, *, keeps_state: bool, ready_s: int
+) -> Iterator[KubeObject]:
+    """Yield the gateway's objects.
+
+    `keeps_state`: it has its own database, on a volume, and so is alone. It is ready when an engine is, in `ready_s`.
+    """
     yield _config(cluster, gateway)
     if keeps_state:
         yield _state(cluster)
-    yield _deployment(cluster, gateway, keeps_state=keeps_state)
+    yield _deployment(cluster, gateway, keeps_state=keeps_state, ready_s=ready_s)
     yield _service(cluster, gateway)
     if not keeps_state:
         yield _disruption_budget(cluster)
@@ -66,13 +71,14 @@ def _state(cluster: Cluster) -> KubeObject:
     return KubeObject(file=FILE, tree=tree, about="Journal, ledger and keys of the one gateway: back it up.")
 
 
-def _deployment(cluster: Cluster, gateway: GatewayWorkload, *, keeps_state: bool) -> KubeObject:
+def _deployment(cluster: Cluster, gateway: GatewayWorkload, *, keeps_state: bool, ready_s: int) -> KubeObject:
     strategy: Tree = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
     replicas: object = Noted(gateway.replicas, "deployment.gateway.replicas")
     spec = kept(
         {
             "replicas": None if cluster.settings.gateway_maximum is not None else replicas,
             "revisionHistoryLimit": 3,
+            "progressDeadlineSeconds": Noted(ready_s, "it is ready when an engine is"),
             "strategy": Noted({"type": "Recreate"}, "its state has one owner") if keeps_state else strategy,
             "selector": {"matchLabels": gateway_selector()},
             "template": {

@@ -17,7 +17,7 @@ from headrace.fleet.deploy.render.core.model import (
 from headrace.fleet.deploy.render.core.rendering import database_url, make_engines, make_gateway
 from headrace.fleet.deploy.render.core.site import container_site
 from headrace.fleet.deploy.render.core.yaml_text import yaml_text
-from headrace.fleet.deploy.render.kubernetes.controllers import controllers_of
+from headrace.fleet.deploy.render.kubernetes.controllers import controllers_of, start_bound_s
 from headrace.fleet.deploy.render.kubernetes.gateway_objects import gateway_objects
 from headrace.fleet.deploy.render.kubernetes.kustomize import environment_notes, kustomize_files
 from headrace.fleet.deploy.render.kubernetes.objects import Cluster, KubeObject
@@ -35,6 +35,8 @@ from headrace.fleet.deploy.render.kubernetes.tensorrt_build import build_objects
 from headrace.fleet.deploy.render.kubernetes.triton import SERVED_MODEL, by_triton, is_triton
 
 BASE = "base"
+LEAST_START_S = 600
+"""Where all engines run elsewhere. Kubernetes' own default."""
 MADE_BY = "Made by `headrace render kubernetes`: change the declaration and render again."
 
 
@@ -99,7 +101,9 @@ def all_objects(
         yield from scaler_of(cluster, shown)
     if gateway is not None:
         yield from store_objects(cluster)
-        yield from gateway_objects(cluster, gateway, keeps_state=not has_database(cluster.declaration))
+        ready_s = max((start_bound_s(cluster, workload) for workload in workloads), default=LEAST_START_S)
+        keeps_state = not has_database(cluster.declaration)
+        yield from gateway_objects(cluster, gateway, keeps_state=keeps_state, ready_s=ready_s)
 
 
 def object_files(objects: Sequence[KubeObject]) -> Iterator[RenderedFile]:

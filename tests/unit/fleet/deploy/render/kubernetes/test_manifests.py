@@ -12,7 +12,9 @@ from tests.harness.kubernetes_cases import CASES, EVERYTHING, POOL
 from tests.harness.manifests import Document, documents_of, problems_of
 from tests.harness.render_cases import GGUF, GGUF_SHA256, GPU_ENGINES, REFERENCE, declaration_text, rendered_text
 from tools.render_goldens import GOLDEN, iter_goldens
+from typer.testing import CliRunner
 
+from headrace.cli.main import app
 from headrace.declaration.load import load_declaration
 from headrace.fleet.deploy.render.folder import plan_folder, write_folder
 from headrace.fleet.deploy.render.kubernetes.scaling import GATEWAY_QUEUE
@@ -446,6 +448,32 @@ def test_kustomize_builds_every_overlay(tmp_path: Path, text: str) -> None:
             assert find(built, "Namespace", overlay["namespace"])
             assert not any(f'namespace="{name}"' in done.stdout for name in {"llm", "llm-dev"} - {overlay["namespace"]})
         assert [problem for one in built for problem in problems_of(one, ("1.37",))] == []
+
+
+def test_the_command_writes_a_stream_or_a_folder(tmp_path: Path) -> None:
+    """Stdout holds objects alone, in the namespace asked for; a folder has overlays, and a second look no change."""
+    path = tmp_path / "headrace.yaml"
+    path.write_text(POOL + "    engine: vllm\n")
+    words = ["render", "kubernetes", "--config", str(path), "--namespace", "team-a", "--set", "pools.main.stop_s=45"]
+    stream = CliRunner().invoke(app, words)
+    assert stream.exit_code == 0, stream.output
+    documents = documents_of(stream.stdout)
+    assert {one["metadata"].get("namespace", "team-a") for one in documents} == {"team-a"}
+    assert pods_of(find(documents, "Deployment", "main"))[0]["terminationGracePeriodSeconds"] == 17 + 45
+    folder = tmp_path / "deploy"
+    assert CliRunner().invoke(app, [*words, "--split", str(folder)]).exit_code == 0
+    assert sorted(one.name for one in (folder / "overlays").iterdir()) == ["dev", "prod", "staging"]
+    assert CliRunner().invoke(app, [*words, "--split", str(folder), "--diff"]).exit_code == 0
+
+
+def test_one_pool_alone_has_no_gateway(tmp_path: Path) -> None:
+    """--pool writes the engines of one pool for a gateway that is there already."""
+    path = tmp_path / "headrace.yaml"
+    path.write_text(EVERYTHING)
+    done = CliRunner().invoke(app, ["render", "kubernetes", "--config", str(path), "--pool", "tiny"])
+    kinds = {(one["kind"], one["metadata"]["name"]) for one in documents_of(done.stdout)}
+    assert ("Deployment", "tiny") in kinds
+    assert not kinds & {("Deployment", "gateway"), ("Deployment", "chat"), ("StatefulSet", "redis")}
 
 
 def test_an_overlay_changes_what_its_environment_says(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from headrace.gateway.admission.core.local_meters import LocalMeters, WallOffset
 from headrace.gateway.admission.core.purse import INDEX, OUTPUT, SLOT_INDEXES, Purse, Reservation, no_amounts
 
 UNITS = (Unit.REQUESTS_PER_MIN, Unit.OUTPUT_TOKENS_PER_MIN, Unit.CONCURRENT_REQUESTS, Unit.BUDGET_PER_DAY)
+START_S = 1000.0
 LEVELS = (Level.TENANT, Level.KEY)
 
 
@@ -19,6 +20,7 @@ class Book:
 
     used: list[tuple[float, int]] = field(default_factory=list)
     overrun: int = 0
+    settled: int = 0
 
     def within(self, start_s: float, end_s: float) -> int:
         return sum(amount for at, amount in self.used if start_s <= at < end_s)
@@ -41,7 +43,7 @@ def test_reserved_is_settled_or_given_back(steps: list[tuple], limits: list[int]
     """
     factory = LocalMeters(WallOffset(0.0, 0.0))
     ids = [LimitId(level, "x", unit) for level in LEVELS for unit in UNITS]
-    now_s = 1000.0
+    now_s = START_S
     purse = Purse([factory.meter(one, amount, now_s) for one, amount in zip(ids, limits, strict=True)], None)
     held: list[Reservation] = []
     books = {unit: Book() for unit in UNITS}
@@ -72,6 +74,8 @@ def test_reserved_is_settled_or_given_back(steps: list[tuple], limits: list[int]
         elif unit is Unit.BUDGET_PER_DAY:
             assert used <= meter.amount + books[unit].overrun
         else:
+            if now_s - START_S < 60.0:  # nothing has left the window: what counts is what was settled, to the token
+                assert used == books[unit].settled
             assert used <= books[unit].within(now_s - 61.0, now_s + 1.0) + books[unit].overrun
             for at, _ in books[unit].used:
                 assert books[unit].within(at, at + 60.0) <= meter.amount + books[unit].overrun
@@ -90,6 +94,7 @@ def _settle(reservation: Reservation, output: int, *, is_charged: bool, books: d
     reserved = reservation.held
     for unit in UNITS:
         book, amount = books[unit], used[INDEX[unit]]
+        book.settled += amount
         book.used.append((reservation.taken_mono_s, min(amount, reserved[INDEX[unit]])))
         # What grew, or is settled beyond, counts from its own time on: an overrun of this one request.
         book.overrun += max(amount, reserved[INDEX[OUTPUT_UNIT]] if unit is not Unit.REQUESTS_PER_MIN else 0)

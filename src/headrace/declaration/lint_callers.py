@@ -8,6 +8,8 @@ from headrace.declaration.nearest import did_you_mean
 from headrace.declaration.problem import KeyPath
 from headrace.declaration.tenant_sections import Allowance, Budget, Limits, TenantSection
 
+LONGEST_MONTH_DAYS = 31
+
 
 def lint_callers(declaration: Declaration, models: frozenset[str]) -> Iterator[Finding]:
     """Yield what is wrong or doubtful. `models` are all names that the file declares, broken ones too."""
@@ -75,6 +77,13 @@ def _unpriced(declaration: Declaration) -> Iterator[Finding]:
     """A budget counts costs: models without a price are free, and spend nothing of it."""
     sections = (declaration.quota, *declaration.organisations.values(), *declaration.tenants.values())
     has_budget = any(section.budget.model_fields_set for section in sections)
+    days = declaration.ledger.retention_days
+    if days is not None and days < LONGEST_MONTH_DAYS and any(one.budget.per_month is not None for one in sections):
+        yield warning(
+            ("ledger", "retention_days"),
+            f"budgets per month are declared, and after {days} days their first costs are forgotten at a restart",
+            f"Keep {LONGEST_MONTH_DAYS} days or more.",
+        )
     unpriced = [model for model in declaration.models if model not in declaration.prices.models]
     if has_budget and unpriced:
         yield warning(

@@ -16,6 +16,7 @@ from tests.harness.scripted_engine import STREAM_HEAD, ScriptedEngine, Seen, chu
 
 from headrace.domain.quota import LimitSet, Unit
 from headrace.domain.tenant import KeyRecord
+from headrace.gateway.entry.routes import ROUTES
 
 PRICES = {"version": "test-1", "models": {"m": {"input_per_million": 1, "output_per_million": 2}}}
 RATES = {"prefill_tokens_per_s": 10_000, "decode_tokens_per_s": 1000}
@@ -227,6 +228,28 @@ async def test_caps_of_a_single_request(tmp_path: Path, engine: ScriptedEngine, 
             assert (refused.status, f"per_request.{name}" in refused.json["error"]["message"]) == (status, True), name
     (capped,) = [seen.json for seen in engine.seen if "max_tokens" in seen.json]
     assert capped["max_tokens"] == 10  # put in, where the caller gave no limit
+
+
+async def test_no_route_goes_round_a_limit(tmp_path: Path, engine: ScriptedEngine) -> None:
+    """Every route that reaches an engine is under the same limits and budgets (PAINS 9)."""
+    paths = [path.decode() for path, route in ROUTES.items() if route.dialect is not None]
+    keys = {unit: new_key(unit) for unit in ("requests_per_min", "input_tokens_per_min", "per_day")}
+    tenants = {
+        "default": {},
+        "requests_per_min": {"limits": {"requests_per_min": 0}},
+        "input_tokens_per_min": {"limits": {"input_tokens_per_min": 0}},
+        "per_day": {"budget": {"per_day": 0}},
+    }
+    pool = {"engine": "vllm"}
+    body = {"model": "m", "messages": [], "prompt": "x", "input": "x", "max_tokens": 5}
+    async with declared(
+        tmp_path, engine, *(record for _, record in keys.values()), tenants=tenants, prices=PRICES, pool=pool
+    ) as gateway:
+        for path in paths:
+            for unit, (key, _) in keys.items():
+                answer = await ask(gateway.port, post(body, key, path))
+                assert (answer.status, path, unit) == (429, path, unit)
+    assert (len(paths), engine.seen) == (5, [])
 
 
 async def test_the_ledger_has_what_the_engine_counted(

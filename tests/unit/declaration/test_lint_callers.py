@@ -55,6 +55,12 @@ prices: {models: {m: {input_per_million: 1}, n: {gpu_hour: 2}}}
             "prices.models",
             "a budget is declared, but these models have no price and cost nothing: m",
         ),
+        (
+            "ledger: {retention_days: 30}\ntenants: {t: {budget: {per_month: 1}}}\nprices: {models: {m: {}, n: {}}}",
+            "warning",
+            "ledger.retention_days",
+            "budgets per month are declared, and after 30 days their first costs are forgotten at a restart",
+        ),
         ("tenants: {t: {classes: []}}", "error", "tenants.t.classes", "the tenant may send no class of requests"),
     ],
 )

@@ -93,6 +93,8 @@ class Reservation:
     late_slots: tuple[Meter, ...] = ()
     """Slots of limits that were declared while the request was in work."""
     is_settled: bool = False
+    growths: tuple[tuple[float, Amounts], ...] = ()
+    """What was held in addition later, and when: it is given back out of that time."""
 
     @property
     def expected_output_tokens(self) -> int:
@@ -101,10 +103,12 @@ class Reservation:
     def grow(self, amounts: Amounts, now_mono_s: float) -> None:
         """Hold at least `amounts`, since the answer has become longer than was reserved. Never refuses."""
         held = self.held
+        more = [wanted - has if wanted > has else 0 for wanted, has in zip(amounts, held, strict=True)]
         for index, meter in self.purse.meters:
-            if amounts[index] > held[index]:
-                meter.charge(amounts[index] - held[index], now_mono_s)
-        self.held = [max(amount, more) for amount, more in zip(held, amounts, strict=True)]
+            if more[index]:
+                meter.charge(more[index], now_mono_s)
+        self.growths += ((now_mono_s, more),)
+        self.held = [has + added for has, added in zip(held, more, strict=True)]
 
     def settle(self, used: Amounts, now_mono_s: float) -> None:
         """Give back what was not used, charge what was used beyond; slots go back whole. Later calls do nothing."""
@@ -115,11 +119,22 @@ class Reservation:
         for index, meter in self.purse.meters:
             surplus = held[index] - used[index]
             if surplus > 0:
+                if self.growths:
+                    surplus = self._give_back_growth(index, meter, surplus, now_mono_s)
                 meter.give_back(surplus, taken_mono_s, now_mono_s)
             elif surplus < 0:
                 meter.charge(-surplus, now_mono_s)
         for meter in self.late_slots:
             meter.give_back(1, taken_mono_s, now_mono_s)
+
+    def _give_back_growth(self, index: int, meter: Meter, surplus: int, now_mono_s: float) -> int:
+        """Give back of `surplus` what came by growth, the latest first; the rest is of the beginning."""
+        for grown_mono_s, more in reversed(self.growths):
+            part = min(surplus, more[index])
+            if part:
+                meter.give_back(part, grown_mono_s, now_mono_s)
+                surplus -= part
+        return surplus
 
     def move_under(self, purse: Purse, now_mono_s: float) -> None:
         """Count in the slots of a purse made after the request began: a limit that is declared now sees it too."""

@@ -80,12 +80,25 @@ def test_a_growing_answer_holds_more_and_never_less() -> None:
     purse = purse_of(output_tokens_per_min=100)
     reservation = purse.try_reserve(amounts(output_tokens_per_min=10), NOW_S)
     assert isinstance(reservation, Reservation)
-    reservation.grow(amounts(output_tokens_per_min=150), NOW_S)
+    reservation.grow(amounts(output_tokens_per_min=60), NOW_S + 5.0)
+    reservation.grow(amounts(output_tokens_per_min=150), NOW_S + 9.0)
     assert (used(purse), reservation.expected_output_tokens) == ({"output_tokens_per_min": 150}, 150)
-    reservation.grow(amounts(output_tokens_per_min=20), NOW_S)
+    reservation.grow(amounts(output_tokens_per_min=20), NOW_S + 10.0)
     assert used(purse) == {"output_tokens_per_min": 150}
-    reservation.settle(amounts(output_tokens_per_min=60), NOW_S)
-    assert used(purse) == {"output_tokens_per_min": 60}
+    reservation.settle(amounts(output_tokens_per_min=40), NOW_S + 20.0)
+    assert used(purse) == {"output_tokens_per_min": 40}
+    ((_, meter),) = purse.meters
+    assert [meter.used(NOW_S + later_s) for later_s in (60.0, 61.0, 65.0, 66.0)] == [40, 30, 30, 0]
+
+
+def test_what_grew_and_was_not_used_at_all_leaves_nothing_behind() -> None:
+    """All of it goes back out of the times at which it was taken."""
+    purse = purse_of(output_tokens_per_min=100)
+    reservation = purse.try_reserve(amounts(output_tokens_per_min=10), NOW_S)
+    assert isinstance(reservation, Reservation)
+    reservation.grow(amounts(output_tokens_per_min=300), NOW_S + 30.0)
+    reservation.settle(no_amounts(), NOW_S + 40.0)
+    assert used(purse) == {"output_tokens_per_min": 0}
 
 
 def test_a_slot_that_is_declared_late_is_taken_and_given_back() -> None:

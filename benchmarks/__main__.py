@@ -1,6 +1,7 @@
 """`python -m benchmarks`: measure and report. `... soak`: a million requests. `... micro`: our own code alone.
 
-`... routing`: routers on recorded chat traffic. `... simulated`: whether one simulated engine keeps its times with a thousand streams.
+`... routing`: routers on recorded chat traffic. `... simulated`: whether one simulated engine keeps its times with a
+thousand streams.
 """
 
 import argparse

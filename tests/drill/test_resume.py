@@ -135,7 +135,7 @@ async def test_streams_outlive_a_killed_engine(begin: Callable[..., Any], dialec
 
 async def test_streams_outlive_a_stopped_engine(begin: Callable[..., Any]) -> None:
     """SIGSTOP of one replica: after the pool's stall bound its streams go on at the other."""
-    fleet: Fleet = await begin(resume={"stall_s": 1.0})
+    fleet: Fleet = await begin(resume={"stall_s": 1.5})
     for stop in range(KILLS):
         _, reading = await fleet.tell(STREAMS)
         victim = fleet.engines[stop % 2]

@@ -46,7 +46,9 @@ def _check_silence(delivery: Delivery, attempt: Attempt, now_mono_s: float) -> N
         silence = judge_unanswered(now_mono_s - attempt.begun_mono_s, bound_s)
     elif not delivery.is_paused:
         is_kept = stream is not None and stream.watch.kept is not None
-        bound_s = (plan.resume_stall_s if is_kept else None) or plan.stall_timeout_s
+        # Before an attempt's first token the engine may be queueing or computing the prompt, its head long sent.
+        has_begun = is_kept and delivery.output_tokens > 0
+        bound_s = (plan.resume_stall_s if has_begun else None) or plan.stall_timeout_s
         silent_s = now_mono_s - delivery.last_block_mono_s
         silence = judge_stall(silent_s, bound_s, is_deserted=endpoint.is_deserted(can_move=is_kept))
     else:

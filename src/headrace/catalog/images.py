@@ -86,8 +86,8 @@ def _llamacpp(device: Literal["gpu", "cpu"], tag: str) -> EngineImage:
 
 
 IMAGES = (
-    _vllm("0.33.0"),
     _vllm("0.32.0"),
+    _vllm("0.33.0"),
     EngineImage(
         engine=EngineKind.SGLANG,
         version="0.5.23",
@@ -104,15 +104,16 @@ IMAGES = (
     _llamacpp("gpu", "server-cuda"),
     _llamacpp("cpu", "server"),
 )
-"""Newest first within an engine: the first of an engine and device is what is rendered where no version is declared."""
+"""The first of an engine and device is what is rendered where no version is declared: of vLLM and SGLang the version on
+which the contract suite was run (docs/real-engines.md; wheels for CPUs, not these images)."""
 
 
 def find_image(engine: EngineKind, device: str, version: str | None = None) -> EngineImage | None:
-    """Return the image of `version`, or the newest; None where none is known."""
+    """Return the image of `version`, or the first; None where none is known."""
     found = (image for image in IMAGES if (image.engine, image.device) == (engine, device))
     return next((image for image in found if version in (None, image.version)), None)
 
 
 def known_versions(engine: EngineKind) -> tuple[str, ...]:
-    """Return the versions with an image, newest first."""
+    """Return the versions with an image, the default first."""
     return tuple(dict.fromkeys(image.version for image in IMAGES if image.engine is engine))

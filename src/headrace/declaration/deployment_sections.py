@@ -34,8 +34,8 @@ class Container(Section):
     engine_version: str | None = Field(
         default=None,
         min_length=1,
-        description="Version of the engine, such as 0.32.0: chooses the image where none is given; null: the newest "
-        "that headrace knows (docs/rendering.md).",
+        description="Version of the engine, such as 0.32.0: chooses the image where none is given; null: the one that "
+        "docs/rendering.md lists first.",
     )
     image: str | None = Field(
         default=None,

@@ -23,11 +23,11 @@ def test_every_engine_has_an_image() -> None:
     assert find_image(EngineKind.VLLM, "cpu") is None
 
 
-def test_the_newest_is_taken_or_the_one_asked_for() -> None:
+def test_the_first_is_taken_or_the_one_asked_for() -> None:
     """Without a version the first row of the engine, else that version or none."""
-    newest, asked = find_image(EngineKind.VLLM, "gpu"), find_image(EngineKind.VLLM, "gpu", "0.32.0")
-    assert newest is not None
-    assert newest.version == known_versions(EngineKind.VLLM)[0]
+    first, asked = find_image(EngineKind.VLLM, "gpu"), find_image(EngineKind.VLLM, "gpu", "0.33.0")
+    assert first is not None
+    assert first.version == known_versions(EngineKind.VLLM)[0]
     assert asked is not None
-    assert asked.reference.endswith(":v0.32.0")
+    assert asked.reference.endswith(":v0.33.0")
     assert find_image(EngineKind.VLLM, "gpu", "9") is None

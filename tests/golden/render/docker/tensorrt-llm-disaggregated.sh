@@ -11,7 +11,7 @@ files="${HEADRACE_FILES:-/etc/headrace}"
 # Ends a container if it is there: SIGTERM, its drain bound in seconds, then SIGKILL.
 replace() {
   if docker container inspect "$1" >/dev/null 2>&1; then
-    docker stop --time "$2" "$1" >/dev/null
+    docker stop -t "$2" "$1" >/dev/null
     docker rm "$1" >/dev/null
   fi
 }

@@ -10,7 +10,7 @@ files="${HEADRACE_FILES:-/etc/llm}"
 # Ends a container if it is there: SIGTERM, its drain bound in seconds, then SIGKILL.
 replace() {
   if docker container inspect "$1" >/dev/null 2>&1; then
-    docker stop --time "$2" "$1" >/dev/null
+    docker stop -t "$2" "$1" >/dev/null
     docker rm "$1" >/dev/null
   fi
 }
@@ -56,7 +56,7 @@ docker run --detach --init \
   --health-interval 10s --health-timeout 6s \
   --health-start-period 600s --health-retries 3 \
   --entrypoint vllm \
-  docker.io/vllm/vllm-openai:v0.33.0 \
+  docker.io/vllm/vllm-openai:v0.32.0 \
   serve /models/snapshots/Qwen--Qwen2.5-32B-Instruct/5ede1c97bbab6ce5cda5812749b4c0bdf79b18dd \
   --served-model-name qwen2.5-32b \
   --host 0.0.0.0 \

@@ -11,7 +11,7 @@ files="${HEADRACE_FILES:-/etc/headrace}"
 # Ends a container if it is there: SIGTERM, its drain bound in seconds, then SIGKILL.
 replace() {
   if docker container inspect "$1" >/dev/null 2>&1; then
-    docker stop --time "$2" "$1" >/dev/null
+    docker stop -t "$2" "$1" >/dev/null
     docker rm "$1" >/dev/null
   fi
 }
@@ -59,7 +59,7 @@ HF_TOKEN="$HUB_TOKEN" \
   --health-interval 10s --health-timeout 6s \
   --health-start-period 600s --health-retries 3 \
   --entrypoint vllm \
-  docker.io/vllm/vllm-openai:v0.33.0 \
+  docker.io/vllm/vllm-openai:v0.32.0 \
   serve /models/snapshots/acme--chat-8b/0123456789abcdef0123456789abcdef01234567 \
   --served-model-name chat-8b \
   --host 0.0.0.0 \
@@ -100,7 +100,7 @@ HF_TOKEN="$HUB_TOKEN" \
   --health-interval 10s --health-timeout 6s \
   --health-start-period 600s --health-retries 3 \
   --entrypoint vllm \
-  docker.io/vllm/vllm-openai:v0.33.0 \
+  docker.io/vllm/vllm-openai:v0.32.0 \
   serve /models/snapshots/acme--chat-8b/0123456789abcdef0123456789abcdef01234567 \
   --served-model-name chat-8b \
   --host 0.0.0.0 \

@@ -116,6 +116,13 @@ def pool_notes(declaration: Declaration, plan: PoolPlan, site: Site) -> Iterator
             message=f"names no program: {PROGRAMS[pool.engine][0]} is looked up where systemd looks",
             hint="Give runtime.python or runtime.command with an absolute path",
         )
+    if pool.threads is None and not plan.gpus and "threads" in driver_for(pool.engine).options:
+        yield RenderNote(
+            severity=Severity.WARNING,
+            key=f"pools.{name}.threads",
+            message="is not declared: 1 is rendered, since the cores of the machine that will run it are not known here",
+            hint="Give it the cores that one replica may use",
+        )
     expected = _expected_load_s(pool, weights_of(declaration, name, site))
     if pool.load_timeout_s < expected:
         yield RenderNote(

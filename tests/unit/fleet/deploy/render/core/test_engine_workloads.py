@@ -38,11 +38,11 @@ def _errors(pool: dict[str, Any] | None = None, **model: Any) -> Sequence[str]:
 
 
 def test_an_engine_runs_in_its_own_image_pinned() -> None:
-    """Without an image the newest known one is taken; a version chooses another, an image of one's own wins."""
-    assert _workload().image.reference == "docker.io/vllm/vllm-openai:v0.33.0"
-    older = _workload({"container": {"engine_version": "0.32.0"}}).image
+    """Without an image a known one is taken; a version chooses another, an image of one's own wins."""
+    assert _workload().image.reference == "docker.io/vllm/vllm-openai:v0.32.0"
+    older = _workload({"container": {"engine_version": "0.33.0"}}).image
     assert (older.reference, older.origin) == (
-        "docker.io/vllm/vllm-openai:v0.32.0",
+        "docker.io/vllm/vllm-openai:v0.33.0",
         "pools.main.container.engine_version",
     )
     own = _workload({"container": {"image": "registry.example.com/vllm:7", "command": ["run-vllm"]}})
@@ -54,7 +54,7 @@ def test_an_image_that_is_not_known_is_refused() -> None:
     """A version without an image, and an engine without one for CPUs, are errors that name what is known."""
     (said,) = _errors({"container": {"engine_version": "0.1.0"}})
     assert said.startswith("pools.main.container.engine_version vllm 0.1.0 is not among the versions")
-    assert "0.33.0, 0.32.0" in said
+    assert "0.32.0, 0.33.0" in said
     (said,) = _errors({"runtime": {"device": "cpu"}})
     assert "has no image for CPUs" in said
 

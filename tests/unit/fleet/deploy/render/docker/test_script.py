@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -136,9 +137,9 @@ def test_what_runs_drains_before_it_is_replaced(script: Path) -> None:
     """A container of the same name is stopped within its drain bound, removed, and only then started anew."""
     _, said, _, _ = _run(script, running="llm-chat-0", **SECRETS)
     steps = [words[:2] + words[-1:] for words in said if "llm-chat-0" in words and words[0] in ("stop", "rm")]
-    assert steps == [["stop", "--time", "llm-chat-0"], ["rm", "llm-chat-0", "llm-chat-0"]]
+    assert steps == [["stop", "-t", "llm-chat-0"], ["rm", "llm-chat-0", "llm-chat-0"]]
     stop = next(words for words in said if words[0] == "stop")
-    assert stop == ["stop", "--time", "20", "llm-chat-0"]
+    assert stop == ["stop", "-t", "20", "llm-chat-0"]
 
 
 def test_services_that_must_be_there_start_first(script: Path) -> None:
@@ -146,3 +147,16 @@ def test_services_that_must_be_there_start_first(script: Path) -> None:
     _, said, _, _ = _run(script, **SECRETS)
     names = [words[words.index("--name") + 1] for words in said if "--name" in words]
     assert names == ["llm-fetch", "llm-postgres", "llm-chat-0", "llm-chat-1", "llm-gateway"]
+
+
+def test_docker_itself_knows_every_option(script: Path) -> None:
+    """The real client takes each command line apart without a complaint, and only then misses its daemon."""
+    client = shutil.which("docker")
+    if client is None:
+        assert "CI" not in os.environ, "install the docker client: the script's options were not checked"
+        pytest.skip("no docker client here: the script's options are not checked")
+    _, said, _, _ = _run(script, running="llm-chat-0", **SECRETS)
+    nowhere = {**os.environ, "DOCKER_HOST": f"unix://{script.parent}/no.sock"}
+    for words in said:
+        done = subprocess.run([client, *words], env=nowhere, capture_output=True, text=True, check=False)
+        assert "Cannot connect to the Docker daemon" in done.stderr, (words, done.stderr)

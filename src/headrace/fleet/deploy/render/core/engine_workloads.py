@@ -120,7 +120,7 @@ def pool_notes(declaration: Declaration, plan: PoolPlan, site: Site) -> Iterator
         yield RenderNote(
             severity=Severity.WARNING,
             key=f"pools.{name}.threads",
-            message="is not declared: 1 is rendered, since the cores of the machine that will run it are not known here",
+            message="is not declared: 1 is rendered, since the cores of the machine it is for are not known here",
             hint="Give it the cores that one replica may use",
         )
     expected = _expected_load_s(pool, weights_of(declaration, name, site))

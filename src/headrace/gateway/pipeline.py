@@ -30,6 +30,8 @@ from headrace.gateway.forwarding.ports import ForwardingSettings
 from headrace.gateway.http.exchange import Exchange
 from headrace.gateway.http.wire import JSON_TYPE
 from headrace.gateway.identity.bearer import Identity
+from headrace.gateway.routing.debug_header import ASKS as EXPLAIN_ASKS
+from headrace.gateway.routing.debug_header import route_line
 from headrace.gateway.routing.pins import AnswerPins
 from headrace.gateway.routing.router import Router
 
@@ -139,7 +141,15 @@ class Pipeline:
         account.counted = self._books.counters.of(request.requested_model)
         request = self.quota.fit(caller, request, exchange.received_mono_s)  # 3 admission
         account.request_class = request.request_class.value
+        if EXPLAIN_ASKS in exchange.headers:
+            self._explain(progress, request, rules)
         self._admit(progress, request, caller, exchange.received_mono_s)
+
+    def _explain(self, progress: "Progress", request: InferenceRequest, rules: Rules) -> None:
+        """Show whoever sends an admin key with the request where it would go now."""
+        if not rules.identity.is_admin(progress.exchange.headers[EXPLAIN_ASKS], self._clock.wall_s()):
+            raise RequestError(ErrorCode.FORBIDDEN, "x-headrace-explain must be an admin key; leave it out")
+        progress.head.reply_lines += route_line(rules.router.explain(request))
 
     def _admit(self, progress: "Progress", request: InferenceRequest, caller: Caller, now_mono_s: float) -> None:
         """3 admission and on; again later, where a shared limit has to be asked for elsewhere first."""

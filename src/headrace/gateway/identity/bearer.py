@@ -60,6 +60,11 @@ class Identity:
             raise RequestError(ErrorCode.UNAUTHENTICATED, "the key is unknown, revoked or expired")
         return self._callers.get(record.key_id) or self._make_caller(record)
 
+    def is_admin(self, token: bytes, now_at: float) -> bool:
+        """Whether `token` is an admin key that is in force."""
+        record = self._ring.find(token, now_at)
+        return record is not None and record.scope is Scope.ADMIN and record.suspended_at is None
+
     def _make_caller(self, record: KeyRecord) -> Caller:
         if record.scope is not Scope.INFERENCE:
             message = "this is an admin key, which serves the control API only; use an inference key"

@@ -11,6 +11,7 @@ from headrace.declaration.addresses import is_loopback, parse_endpoint_url, pars
 from headrace.declaration.engine_options import EngineOptions
 from headrace.declaration.finding import Finding, error, warning
 from headrace.declaration.lint_callers import lint_callers
+from headrace.declaration.lint_identity import lint_identity
 from headrace.declaration.model import Declaration, Model, Pool
 from headrace.declaration.model_source import FileSource, HuggingFaceSource, PypiSource, parse_source
 from headrace.declaration.nearest import did_you_mean
@@ -46,6 +47,7 @@ def lint(
     yield from _threads(declaration, machine)
     yield from _ports(declaration)
     yield from lint_callers(declaration, names)
+    yield from lint_identity(declaration)
     yield from _ledger(declaration)
 
 

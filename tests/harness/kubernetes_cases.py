@@ -106,6 +106,11 @@ CASES = {
     + "    container: {engine_version: 1.2.1, image: 'nvcr.io/nvidia/tritonserver:25.12-trtllm-python-py3'}\n"
     + "    kubernetes: {tensorrt: triton}\n"
     + "deployment: {kubernetes: {pod_monitors: true}}\n",
+    "tensorrt-mpi": POOL
+    + "    engine: tensorrt-llm\n    parallel: {tensor: 8, pipeline: 2}\n"
+    + "    placement: {replicas: 2, gpus_per_node: 8}\n"
+    + "    container: {engine_version: 1.3.0rc6, image: 'registry.example.com/trtllm-ssh:1.3.0rc6'}\n"
+    + "    kubernetes: {mpi_keys: mpi-keys}\n",
     "read-only-volume": POOL + "    engine: vllm\ndeployment: {models: {claim: weights, access: ReadOnlyMany}}\n",
 }
 """Name -> declaration."""
@@ -141,6 +146,13 @@ REFUSED = {
         "pools.main.engine=tensorrt-llm",
         "pools.main.parallel.tensor=16",
         "pools.main.placement.gpus_per_node=8",
+    ),
+    "TensorRT-LLM over several nodes, in another way": (
+        "pools.main.engine=tensorrt-llm",
+        "pools.main.parallel.tensor=16",
+        "pools.main.placement.gpus_per_node=8",
+        "pools.main.container={engine_version: 1.2.1, image: 'registry.example.com/trtllm-ssh:1.2.1'}",
+        "pools.main.kubernetes={mpi_keys: mpi, several_nodes: stateful-set, tensorrt: engine}",
     ),
     "an engine of a version that has none": (
         "pools.main.engine=tensorrt-llm",

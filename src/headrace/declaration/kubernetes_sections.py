@@ -99,6 +99,12 @@ class KubernetesPool(Section):
         description="What makes a replica over several nodes: LeaderWorkerSet (its controller must be installed; "
         "restarts a replica as a whole) or one StatefulSet for each replica.",
     )
+    mpi_keys: str | None = Field(
+        default=None,
+        pattern=LABEL,
+        description="tensorrt-llm over several nodes: Secret with id_ed25519 and id_ed25519.pub, by which MPI starts "
+        "processes over ssh; `container.image` must have an ssh server.",
+    )
     grace_s: int | None = Field(
         default=None,
         ge=1,

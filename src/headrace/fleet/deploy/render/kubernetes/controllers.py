@@ -10,6 +10,7 @@ from headrace.fleet.deploy.render.core.object_names import object_name
 from headrace.fleet.deploy.render.core.yaml_text import Noted
 from headrace.fleet.deploy.render.kubernetes.engine_container import noted_arguments
 from headrace.fleet.deploy.render.kubernetes.engine_pod import ONLY_NODE, Node, pod_template
+from headrace.fleet.deploy.render.kubernetes.mpi import mpi_nodes, uses_mpi
 from headrace.fleet.deploy.render.kubernetes.objects import (
     COLOUR_LABEL,
     Cluster,
@@ -107,6 +108,18 @@ def _strategy(cluster: Cluster, workload: Workload) -> Tree:
 
 
 def _leader_worker_set(cluster: Cluster, workload: Workload) -> KubeObject:
+    if uses_mpi(workload):
+        leader, worker = mpi_nodes(cluster, workload)
+    else:
+        leader, worker = _own_nodes(cluster, workload)
+    spec = _group_spec(cluster, workload, leader, worker)
+    about = f"Pool {workload.pool}: {workload.model} on {workload.engine.value}, {workload.nodes} nodes a replica."
+    name = engine_name(cluster, workload)
+    return _engine_object(cluster, workload, "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", name, spec, about)
+
+
+def _own_nodes(cluster: Cluster, workload: Workload) -> tuple[Node, Node]:
+    """Return the first node and the others, which meet by the engine's own flags."""
     leader = Node(arguments=_node_arguments(cluster, workload, rank="0", leader=LEADER_ADDRESS))
     worker = Node(
         arguments=_node_arguments(cluster, workload, rank=WORKER_INDEX, leader=LEADER_ADDRESS),
@@ -114,7 +127,11 @@ def _leader_worker_set(cluster: Cluster, workload: Workload) -> KubeObject:
         end=nodes_lifecycle(cluster, workload),
         grace=nodes_grace(cluster, workload),
     )
-    spec = kept(
+    return leader, worker
+
+
+def _group_spec(cluster: Cluster, workload: Workload, leader: Node, worker: Node) -> Tree:
+    return kept(
         {
             "replicas": replicas_of(cluster, workload),
             "startupPolicy": "LeaderCreated",
@@ -130,9 +147,6 @@ def _leader_worker_set(cluster: Cluster, workload: Workload) -> KubeObject:
             },
         }
     )
-    about = f"Pool {workload.pool}: {workload.model} on {workload.engine.value}, {workload.nodes} nodes a replica."
-    name = engine_name(cluster, workload)
-    return _engine_object(cluster, workload, "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", name, spec, about)
 
 
 def _stateful_set(cluster: Cluster, workload: Workload, replica: int) -> KubeObject:

@@ -31,6 +31,7 @@ def container_of(
     serves: bool = True,
     probes: Tree | None = None,
     end: Tree | None = None,
+    capabilities: tuple[str, ...] = (),
 ) -> Tree:
     """Return the container `engine`; what is given in place of its own is that of one node of several."""
     image = workload.image
@@ -49,7 +50,7 @@ def container_of(
             **((probes_of(workload) if probes is None else probes) if serves else {}),
             "lifecycle": lifecycle(cluster, workload) if end is None else end,
             "terminationMessagePolicy": "FallbackToLogsOnError",
-            "securityContext": rights_of(cluster, workload),
+            "securityContext": rights_of(cluster, workload, capabilities),
             "volumeMounts": list(mounts),
         }
     )
@@ -127,7 +128,7 @@ def _gpu_origin(workload: Workload, key: str) -> str:
     return f"{whole} over {workload.nodes} nodes" if workload.nodes > 1 else whole
 
 
-def rights_of(cluster: Cluster, workload: Workload) -> object:
+def rights_of(cluster: Cluster, workload: Workload, capabilities: tuple[str, ...] = ()) -> object:
     """Return the container's security context."""
     settings, image = cluster.pool_settings(workload), workload.image
     read_only = settings.read_only_root
@@ -143,7 +144,10 @@ def rights_of(cluster: Cluster, workload: Workload) -> object:
             "capabilities": kept(
                 {
                     "drop": ["ALL"],
-                    "add": Noted(list(settings.capabilities), f"pools.{workload.pool}.kubernetes.capabilities"),
+                    "add": Noted(
+                        [*settings.capabilities, *capabilities],
+                        f"pools.{workload.pool}.kubernetes.{'mpi_keys' if capabilities else 'capabilities'}",
+                    ),
                 }
             ),
             "seccompProfile": {"type": "RuntimeDefault"},

@@ -41,6 +41,8 @@ class Node:
     probes: Tree | None = None
     end: Tree | None = None
     grace: Noted | None = None
+    capabilities: tuple[str, ...] = ()
+    """Beside those declared."""
     init: Sequence[object] = ()
     """After the fetch."""
     mounts: Sequence[object] = ()
@@ -78,6 +80,7 @@ def pod_template(cluster: Cluster, workload: Workload, node: Node = ONLY_NODE) -
                     serves=node.serves,
                     probes=node.probes,
                     end=node.end,
+                    capabilities=node.capabilities,
                 )
             ],
             "volumes": [*engine_volumes(cluster, workload), *node.volumes],

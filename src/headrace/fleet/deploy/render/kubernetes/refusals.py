@@ -8,6 +8,7 @@ from headrace.domain.endpoint import EngineKind
 from headrace.fleet.deploy.render.core.engine_workloads import REFERENCE
 from headrace.fleet.deploy.render.core.model import RenderNote, Severity, Workload
 from headrace.fleet.deploy.render.core.object_names import name_notes, object_name
+from headrace.fleet.deploy.render.kubernetes.mpi import mpi_notes
 from headrace.fleet.deploy.render.kubernetes.objects import Cluster, KubeObject
 from headrace.fleet.deploy.render.kubernetes.probes import lead_s
 from headrace.fleet.deploy.render.kubernetes.scaling import can_select, engine_signals
@@ -97,13 +98,7 @@ def workload_notes(cluster: Cluster, workload: Workload) -> Iterator[RenderNote]
 
 def _several_nodes_notes(cluster: Cluster, workload: Workload) -> Iterator[RenderNote]:
     settings, key = cluster.pool_settings(workload), f"pools.{workload.pool}"
-    if workload.engine is EngineKind.TENSORRT_LLM:
-        yield _error(
-            f"{key}.placement.gpus_per_node",
-            f"makes {workload.nodes} nodes of a replica, which TensorRT-LLM starts by MPI: its image has neither an "
-            "ssh server nor rights to start processes in other pods",
-            "Keep a replica on one node, or run it by the MPI Operator and declare it as endpoints",
-        )
+    yield from mpi_notes(cluster, workload)
     if settings.strategy != "recreate":
         yield _error(
             f"{key}.kubernetes.strategy",

@@ -21,6 +21,11 @@ from headrace.fleet.deploy.render.kubernetes.objects import (
 FILE = "shared.yaml"
 CLAIM = "models"
 STORE_UID = 999
+BASELINE_CAPABILITIES = frozenset(
+    {"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE"}
+    | {"SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"}
+)
+"""Source: Kubernetes, Pod Security Standards, baseline."""
 WEIGHTS_MARGIN = 2
 """Room for one more version of all weights, so that a roll-out need not delete first."""
 
@@ -40,8 +45,11 @@ def security_level(cluster: Cluster, workloads: Sequence[Workload]) -> tuple[str
         if workload.shm_bytes is None:
             return "privileged", f"pools.{workload.pool}.container.ipc is host"
     for workload in workloads:
-        if cluster.pool_settings(workload).capabilities:
+        if set(cluster.pool_settings(workload).capabilities) - BASELINE_CAPABILITIES:
             return "privileged", f"pools.{workload.pool}.kubernetes.capabilities"
+    for workload in workloads:
+        if cluster.pool_settings(workload).capabilities:
+            return "baseline", f"pools.{workload.pool}.kubernetes.capabilities"
     for workload in workloads:
         if workload.image.user is None or user_and_group(workload.image.user)[0] == 0:
             return "baseline", f"pool {workload.pool} runs as root: {workload.image.user_reason}"

@@ -18,6 +18,7 @@ from headrace.cli.main import app
 from headrace.declaration.load import load_declaration
 from headrace.fleet.deploy.render.folder import plan_folder, write_folder
 from headrace.fleet.deploy.render.kubernetes.scaling import GATEWAY_QUEUE
+from headrace.fleet.deploy.render.kubernetes.shared_objects import BASELINE_CAPABILITIES
 from headrace.fleet.deploy.render.request import make_request
 from headrace.fleet.deploy.render.targets import Target, render
 from headrace.telemetry.catalogue import METRICS
@@ -86,7 +87,8 @@ def test_every_pod_keeps_what_the_namespace_asks_for(name: str) -> None:
             assert rights["capabilities"]["drop"] == ["ALL"]
             is_root = not (rights.get("runAsNonRoot") or pod["securityContext"].get("runAsNonRoot"))
             assert not is_root or level != "restricted"
-            assert not rights["capabilities"].get("add") or level == "privileged"
+            added = set(rights["capabilities"].get("add", []))
+            assert not added or level == "privileged" or (level == "baseline" and added <= BASELINE_CAPABILITIES)
 
 
 @pytest.mark.parametrize("name", VALID)

@@ -12,6 +12,7 @@ from tests.harness.running_gateway import RunningGateway, declare, new_key, remo
 from tests.harness.simulated_engine import MODEL, serving, simulated
 
 from headrace.domain.routing_status import RouteExplanation, RoutingStatus
+from headrace.domain.tenant import Scope
 from headrace.domain.worker import ExplainRoute, ReadRouting, WorkerReply
 from headrace.engines.simulated.service import Phase, Service
 
@@ -45,9 +46,10 @@ class Caller:
     async def __aexit__(self, *_: object) -> None:
         await self._client.aclose()
 
-    async def ask(self, *messages: dict[str, str], **fields: Any) -> httpx.Response:
+    async def ask(self, *messages: dict[str, str], explain: str | None = None, **fields: Any) -> httpx.Response:
         body = {"model": "m", "messages": [SYSTEM, *messages], "max_tokens": 4, "stream": True, **fields}
-        return await self._client.post("/v1/chat/completions", json=body)
+        headers = {} if explain is None else {"x-headrace-explain": explain}
+        return await self._client.post("/v1/chat/completions", json=body, headers=headers)
 
 
 def user(text: str) -> dict[str, str]:
@@ -192,3 +194,21 @@ async def test_sessions_keep_their_endpoint(tmp_path: Path) -> None:
                     used.update(grown)
                     before = now
                 assert len(used) > 1
+
+
+async def test_an_admin_key_beside_the_request_shows_the_choice(tmp_path: Path) -> None:
+    """`x-headrace-explain` with an admin key adds a header that tells why; with any other key it is refused."""
+    admin_key, record = new_key(scope=Scope.ADMIN)
+    async with engines(2) as found:
+        async with RunningGateway(tmp_path, declare({"p": pool(*found)}), keys=(record,)) as gateway:
+            await gateway.wait_ready(endpoints=2)
+            async with Caller(gateway) as caller:
+                answer = await caller.ask(user("Is the sluice open?"), explain=admin_key)
+                assert answer.status_code == 200
+                told = json.loads(answer.headers["x-headrace-route"])
+                assert [each["outcome"] for each in told["candidates"]] == ["picked", "scored"]
+                assert told["picked"] == told["candidates"][0]["endpoint"]
+                refused = await caller.ask(user("Is the sluice open?"), explain=gateway.key)
+                assert (refused.status_code, refused.json()["error"]["code"]) == (403, "forbidden")
+                assert "x-headrace-route" not in (await caller.ask(user("And now?"))).headers
+            assert sum(answered(found)) == 2

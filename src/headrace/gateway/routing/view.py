@@ -60,7 +60,7 @@ def explain_choice(
                 parts_s={kind: costs[place] for kind, costs in decision.parts.items()},
             )
         )
-    rows.sort(key=lambda row: (row.cost_s is None, row.cost_s or 0.0))
+    rows.sort(key=lambda row: (row.outcome != "picked", row.cost_s is None, row.cost_s or 0.0))
     return _explanation(
         request,
         picked=decision.picked.endpoint_id,

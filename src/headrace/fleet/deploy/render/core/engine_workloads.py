@@ -28,7 +28,7 @@ from headrace.fleet.deploy.render.core.model import (
     Workload,
 )
 from headrace.fleet.deploy.render.core.multi_node import node_notes, nodes_of
-from headrace.fleet.deploy.render.core.site import FIRST_PORT, Site
+from headrace.fleet.deploy.render.core.site import FIRST_PORT, PORTS_OF_A_POOL, Site
 from headrace.fleet.deploy.render.core.weights import weights_notes, weights_of
 
 GIB = 2**30
@@ -62,6 +62,8 @@ class PoolPlan:
 
     name: str
     pool: Pool
+    first_port: int
+    """Of its first replica, on the machine itself."""
     gpus: int
     nodes: int
     replicas: int
@@ -70,15 +72,22 @@ class PoolPlan:
 def own_pools(declaration: Declaration, only: str | None = None) -> list[PoolPlan]:
     """Return the pools that are rendered: those that headrace runs, or `only` one of them."""
     return [
-        _plan(name, pool)
-        for name, pool in declaration.pools.items()
+        _plan(name, pool, FIRST_PORT + number * PORTS_OF_A_POOL)
+        for number, (name, pool) in enumerate(declaration.pools.items())
         if not pool.is_remote and only in (None, name) and _replicas(pool) > 0
     ]
 
 
-def _plan(name: str, pool: Pool) -> PoolPlan:
+def _plan(name: str, pool: Pool, free_port: int) -> PoolPlan:
     gpus = gpus_of(pool)
-    return PoolPlan(name=name, pool=pool, gpus=gpus, nodes=nodes_of(pool, gpus), replicas=_replicas(pool))
+    return PoolPlan(
+        name=name,
+        pool=pool,
+        first_port=pool.port or free_port,
+        gpus=gpus,
+        nodes=nodes_of(pool, gpus),
+        replicas=_replicas(pool),
+    )
 
 
 def _replicas(pool: Pool) -> int:
@@ -207,7 +216,6 @@ def _spec(
     weights = weights_of(declaration, name, site)
     model = declaration.models[pool.model].for_engine(pool.engine)
     stem = name if site.is_container else f"{name}-{number}"
-    port = pool.port or FIRST_PORT
     options = pool.options
     if command:
         changed = {"command": command, "python": None}
@@ -221,7 +229,7 @@ def _spec(
         served_model=pool.served_model or pool.model,
         model_path=Path(weights[0].path),
         host=site.bind_host,
-        port=port if site.is_container else port + number,
+        port=pool.port or FIRST_PORT if site.is_container else plan.first_port + number,
         context_tokens=model.context_tokens,
         threads=pool.threads or 1,
         embeddings=pool.embeddings,

@@ -55,8 +55,8 @@ class _Collector:
     """Goes through the values: collects secrets, and puts mounted paths in place of the machine's."""
 
     folder: str
-    secret_dir: PurePosixPath | None
-    """Where files with secrets are mounted; None: they stay where they are."""
+    secret_dir: PurePosixPath
+    """Where files with secrets are mounted."""
     variables: dict[str, None] = field(default_factory=dict[str, None])
     files: dict[str, SecretFile] = field(default_factory=dict[str, SecretFile])
 
@@ -82,8 +82,6 @@ class _Collector:
 
     def _mounted(self, text: str, path: KeyPath) -> PurePosixPath:
         host = PurePosixPath(self.folder) / text
-        if self.secret_dir is None:
-            return host
         name = _slug(dotted(path))
         self.files[name] = SecretFile(name=name, origin=dotted(path), host_path=str(host), path=self.secret_dir / name)
         return self.files[name].path
@@ -96,7 +94,7 @@ def gateway_declaration(
     folder: str,
     listen: str,
     control: str,
-    secret_dir: PurePosixPath | None,
+    secret_dir: PurePosixPath,
     database: str | None = None,
     redis: str | None = None,
 ) -> GatewayDeclaration:

@@ -17,7 +17,7 @@ def object_name(name: str) -> str:
 
 def name_notes(declaration: Declaration) -> Iterator[RenderNote]:
     """Yield names of pools that cannot stand beside each other, or not at all."""
-    taken: dict[str, str] = {"gateway": "", "redis": "", "postgres": "", "models": ""}
+    taken: dict[str, str] = {"gateway": "", "redis": "", "postgres": "", "models": "", "fetch": ""}
     for pool in declaration.pools:
         label = object_name(pool)
         if label in taken:

@@ -55,12 +55,13 @@ def make_gateway(
     folder: str,
     control: str | None = None,
     database: str | None = None,
+    secret_dir: PurePosixPath = SECRET_DIR,
 ) -> GatewayWorkload:
     """Make the gateway that governs the rendered pools.
 
     `reaches` says how it reaches each pool; `control` replaces the declared HOST:PORT of the control API; `database`
     stands where no ledger.database is declared. A Redis that is deployed beside it is used where gateway.sharing.redis
-    names none.
+    names none. `secret_dir` is where it finds the files that the declaration names.
     """
     listen_host, listen_port = parse_listen(declaration.gateway.listen)
     control_host, control_port = parse_listen(control or declaration.gateway.control)
@@ -72,7 +73,7 @@ def make_gateway(
         folder=folder,
         listen=_address(listen_host, listen_port),
         control=_address(control_host, control_port),
-        secret_dir=SECRET_DIR if site.is_container else None,
+        secret_dir=secret_dir,
         database=database,
         redis=REDIS_URL if site.is_container and declaration.deployment.redis is not None else None,
     )

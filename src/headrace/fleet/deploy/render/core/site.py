@@ -9,7 +9,10 @@ FILE_DIR = PurePosixPath("/etc/headrace/launch")
 SCRATCH_DIR = PurePosixPath("/scratch")
 """Within a container: writable, in memory."""
 FIRST_PORT = 30000
-"""Of the first replica where the pool declares no port. Our choice; SGLang's default."""
+"""Of the first replica of the first pool, where it declares no port. Our choice; SGLang's default."""
+PORTS_OF_A_POOL = 100
+"""On the machine itself, from one pool's first port to the next one's, where they declare none. More replicas than this
+do not fit into one machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +43,7 @@ def host_site(declaration: Declaration) -> Site:
     return Site(
         is_container=False,
         weights_dir=PurePosixPath(declaration.deployment.models.host_dir),
-        file_dir=FILE_DIR,
+        file_dir=PurePosixPath("/etc") / declaration.deployment.namespace / "launch",
         scratch_dir=PurePosixPath("/run") / declaration.deployment.namespace,
         bind_host="127.0.0.1",
     )

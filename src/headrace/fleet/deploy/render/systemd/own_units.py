@@ -74,10 +74,13 @@ def gateway_unit(declaration: Declaration, names: UnitNames, gateway: GatewayWor
         ("StateDirectory", names.state),
         ("StateDirectoryMode", "0700"),
         ("Environment", quoted(f"HEADRACE_STATE_DIR=/var/lib/{names.state}")),
+        ("Environment", quoted(f"HEADRACE_CACHE_DIR=/var/lib/{names.state}/cache")),
     ]
     if gateway.secret_variables:
         remark = f"holds {', '.join(gateway.secret_variables)}: a template of it is beside this unit's other files"
         service += [Remark(remark), ("EnvironmentFile", f"{names.config_dir}/gateway.env")]
+    for file in gateway.secret_files:
+        service += [Remark(file.origin), ("LoadCredential", f"{file.name}:{file.host_path}".replace("%", "%%"))]
     service += [
         Remark("drain: gateway.drain_s, and some seconds to end"),
         ("KillSignal", "SIGTERM"),

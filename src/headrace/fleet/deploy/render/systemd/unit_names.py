@@ -1,6 +1,7 @@
 """How units and their folders are called."""
 
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from headrace.fleet.deploy.render.core.model import Workload
 from headrace.fleet.deploy.render.core.object_names import object_name
@@ -27,6 +28,11 @@ class UnitNames:
     @property
     def state(self) -> str:
         return f"{self.namespace}-gateway"
+
+    @property
+    def credentials(self) -> PurePosixPath:
+        """Where systemd shows the gateway what LoadCredential= names. Source: systemd.exec(5)."""
+        return PurePosixPath("/run/credentials") / self.gateway
 
     @property
     def config_dir(self) -> str:

@@ -44,6 +44,7 @@ def render_systemd(request: RenderRequest) -> Rendered:
             reaches_of(engines.workloads, lambda workload: (f"http://127.0.0.1:{workload.http_port}",)),
             host_site(declaration),
             folder=request.folder,
+            secret_dir=UnitNames(namespace=declaration.deployment.namespace).credentials,
         )
     return Rendered(files=tuple(_files(request, engines, gateway)), notes=notes)
 

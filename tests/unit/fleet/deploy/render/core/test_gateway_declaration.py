@@ -40,7 +40,7 @@ deployment: {namespace: llm}
 """
 
 
-def _make(tmp_path: Path, *, secret_dir: str | None = "/run/secrets", text: str = TEXT) -> GatewayDeclaration:
+def _make(tmp_path: Path, *, text: str = TEXT) -> GatewayDeclaration:
     path = tmp_path / "headrace.yaml"
     path.write_text(text)
     declaration = load_declaration(path, environ={}, is_elsewhere=True, keeps_secrets=True).declaration
@@ -50,7 +50,7 @@ def _make(tmp_path: Path, *, secret_dir: str | None = "/run/secrets", text: str 
         folder="/srv/conf",
         listen="0.0.0.0:8443",
         control="127.0.0.1:7071",
-        secret_dir=PurePosixPath(secret_dir) if secret_dir else None,
+        secret_dir=PurePosixPath("/run/secrets"),
         database="postgresql+psycopg://unused@db/x",
     )
 
@@ -94,14 +94,6 @@ def test_secrets_are_references_and_files_are_mounted(tmp_path: Path) -> None:
             "/srv/conf/keys/far",
         ),
     }
-
-
-def test_on_the_machine_itself_files_stay_where_they_are(tmp_path: Path) -> None:
-    """Without containers nothing is mounted."""
-    made = _make(tmp_path, secret_dir=None)
-    tree = yaml.safe_load(made.text)
-    assert tree["gateway"]["tls"]["key"] == "/etc/tls/key.pem"
-    assert made.secret_files == ()
 
 
 def test_it_loads(tmp_path: Path) -> None:

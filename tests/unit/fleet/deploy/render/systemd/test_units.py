@@ -19,7 +19,7 @@ NASTY = 'it\'s "quoted" $HOME ${X} %h %% \\n \\ two  blanks\ttab'
 
 DECLARATION = """\
 version: 1
-gateway: {{listen: "0.0.0.0:443"}}
+gateway: {{listen: "0.0.0.0:443", tls: {{certificate: tls/chain.pem, key: /etc/tls/key.pem}}}}
 models:
   chat:
     source: hf:acme/chat@0123456789abcdef0123456789abcdef01234567
@@ -129,7 +129,7 @@ def test_replicas_have_ports_devices_and_files_of_their_own(rendered: Rendered) 
         unit = units[f"llm-chat-{number}.service"]
         assert f"--port {30000 + number}" in unit
         assert f"Environment=CUDA_VISIBLE_DEVICES={devices}" in unit
-        assert f"/etc/headrace/launch/chat-{number}/chat_template.jinja" in unit
+        assert f"/etc/llm/launch/chat-{number}/chat_template.jinja" in unit
         assert f"CacheDirectory=llm/chat-{number}" in unit
     texts = {file.path: file.text for file in rendered.files}
     declared = yaml.safe_load(texts["etc/llm/headrace.yaml"])
@@ -143,6 +143,32 @@ def test_secrets_are_files_that_somebody_fills_in(rendered: Rendered) -> None:
     assert "EnvironmentFile=/etc/llm/chat-0.env" in _units(rendered)["llm-chat-0.service"]
     assert texts["etc/llm/chat-0.env.example"].endswith("# the declaration's ${env:HUB_TOKEN}\nHF_TOKEN=\n")
     assert "etc/llm/chat-0.env" not in texts
+
+
+def test_files_that_only_root_reads_are_handed_to_the_gateway(rendered: Rendered, tmp_path: Path) -> None:
+    """A user that systemd makes cannot read a private key: systemd does, and shows it to the gateway alone."""
+    unit = _units(rendered)["llm-gateway.service"]
+    assert _values(unit, "LoadCredential") == [
+        f"gateway-tls-certificate:{tmp_path}/tls/chain.pem",
+        "gateway-tls-key:/etc/tls/key.pem",
+    ]
+    texts = {file.path: file.text for file in rendered.files}
+    tls = yaml.safe_load(texts["etc/llm/headrace.yaml"])["gateway"]["tls"]
+    assert tls["key"] == "/run/credentials/llm-gateway.service/gateway-tls-key"
+
+
+def test_pools_without_ports_get_ports_of_their_own(tmp_path: Path) -> None:
+    """Two pools that declare none do not meet on one machine."""
+    path = tmp_path / "headrace.yaml"
+    path.write_text(
+        "models: {a: {source: file:/srv/a.gguf}}\npools:\n"
+        "  one: {model: a, threads: 1, replicas: 2}\n  two: {model: a, threads: 1}\n"
+    )
+    request, _ = make_request(path, environ={})
+    texts = {file.path: file.text for file in render_systemd(request).files}
+    pools = yaml.safe_load(texts["etc/headrace/headrace.yaml"])["pools"]
+    assert pools["one"]["endpoints"] == ["http://127.0.0.1:30000", "http://127.0.0.1:30001"]
+    assert pools["two"]["endpoints"] == ["http://127.0.0.1:30100"]
 
 
 def test_drain_and_restart(rendered: Rendered) -> None:
@@ -181,16 +207,17 @@ def test_the_weights_are_not_hidden_by_the_gateways_state(rendered: Rendered) ->
 
 
 def test_ports_that_meet_are_refused(tmp_path: Path) -> None:
-    """Two pools on one machine cannot have the same port."""
+    """A declared port must not meet one that is derived from another pool's."""
     path = tmp_path / "headrace.yaml"
     path.write_text(
-        "models: {a: {source: file:/srv/a.gguf}}\npools:\n"
-        "  one: {model: a, runtime: {command: [/bin/true]}}\n  two: {model: a, runtime: {command: [/bin/true]}}\n"
+        "models: {a: {source: file:/srv/a}}\npools:\n"
+        "  one: {model: a, engine: vllm, port: 30000, telemetry: {kv_events: true}}\n"
+        "  two: {model: a, engine: vllm, port: 40000}\n"
     )
     request, _ = make_request(path, environ={})
     rendered = render_systemd(request)
     assert [str(note) for note in rendered.errors] == [
-        "error: pools.two.port needs 30000 (http), which one-0 has. Give each pool a port of its own"
+        "error: pools.two.port needs 40000 (http), which one-0 has. Give each pool a port of its own"
     ]
     assert rendered.files == ()
 

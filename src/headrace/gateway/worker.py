@@ -29,6 +29,7 @@ from headrace.domain.worker import EndpointStatus, ExplainRoute, WorkerStatus
 from headrace.gateway.accounting.account import Books
 from headrace.gateway.accounting.counters import Counters
 from headrace.gateway.accounting.exposition import EndpointSample, Exposition, WorkerSample
+from headrace.gateway.accounting.identity_exposition import IdentityCollector, IssuerSample
 from headrace.gateway.accounting.queue_exposition import QueueCollector
 from headrace.gateway.accounting.quota_exposition import BudgetSample, QuotaCollector, QuotaSample
 from headrace.gateway.accounting.sharing_exposition import SharingCollector, SharingSample
@@ -115,7 +116,8 @@ class Worker:
         self.pipeline = Pipeline(self._clock, self._books, Quota(LocalMeters(self._wall)), AdmissionQueue(loop))
         quotas = QuotaCollector(self._counters.tenants, self._sample_quota)
         sharing, queues = SharingCollector(self._sample_sharing), QueueCollector(self.queue_statuses)
-        self._exposition = Exposition(self._counters, self._sample, quotas, sharing, queues)
+        issuers = IdentityCollector(self._sample_issuers)
+        self._exposition = Exposition(self._counters, self._sample, quotas, sharing, queues, issuers)
         self.head_arrived = self.pipeline.open  # the wire's Service: no method of ours in between
         self.request_arrived = self.pipeline.serve
         self.caller_left = self.pipeline.abandon
@@ -447,6 +449,12 @@ class Worker:
             exchanges=figures.exchanges,
             failures=figures.failures,
             losses=figures.losses,
+        )
+
+    def _sample_issuers(self) -> tuple[IssuerSample, ...]:
+        return tuple(
+            IssuerSample(name=one.plan.name, fetched_at=one.fetched_at, fetched=one.fetched, failed=one.failed)
+            for one in self._reception.issuers
         )
 
     def _sample_quota(self) -> QuotaSample:

@@ -236,6 +236,15 @@ SHARING_LOSSES = _counter(
     "headrace_sharing_losses_total", (), "events", "How often the store of shared limits was lost."
 )
 
+IDENTITY_KEYS_TIME = _gauge(
+    "headrace_identity_keys_time_seconds", ("issuer",), "seconds",
+    "When an identity provider's keys last came (Unix time); of several workers the earliest.",
+)  # fmt: skip
+IDENTITY_FETCHES = _counter(
+    "headrace_identity_key_fetches_total", ("issuer", "result"), "fetches",
+    "Looks at an identity provider's keys, fetched or failed.",
+)  # fmt: skip
+
 METRICS: tuple[MetricSpec, ...] = (
     REQUESTS, TTFT, TPOT, ITL, E2E, QUEUE, QUEUE_WAITING, QUEUE_OLDEST, QUEUE_REFUSALS, QUEUE_DEGRADED,
     QUEUE_WITHDRAWALS, ENDPOINT_PLACES, ENDPOINT_PREFILL, ENDPOINT_HELD, ENDPOINT_LOAD_AGE, TOKENS,
@@ -244,6 +253,7 @@ METRICS: tuple[MetricSpec, ...] = (
     CANCELS, ENDPOINT_STATE, ENDPOINT_IN_FLIGHT, ENDPOINT_REQUESTS, ENDPOINT_FAILURES, JOURNAL_DROPPED, JOURNAL_PENDING,
     LOG_DROPPED, TENANT_REQUESTS, TENANT_TOKENS, TENANT_GPU, TENANT_COST, QUOTA_REFUSALS, BUDGET_USED, BUDGET,
     BUDGET_MARKS, SHARING_LOST, SHARING_MEMBERS, SHARING_EXCHANGES, SHARING_FAILURES, SHARING_LOSSES,
+    IDENTITY_KEYS_TIME, IDENTITY_FETCHES,
     LEDGER_LAG, REPLICA_PHASE, REPLICA_RESTARTS, GATEWAY_RESTARTS,
 )  # fmt: skip
 """All of them, in the order of docs/metrics.md."""

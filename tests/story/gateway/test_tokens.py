@@ -72,12 +72,19 @@ async def test_a_token_calls_for_the_tenant_it_names(gateway: RunningGateway, pr
 
 
 async def test_the_issuer_is_asked_once_however_many_call(gateway: RunningGateway, provider: IdentityProvider) -> None:
-    """No request waits for the identity provider: its keys were fetched before the first caller came."""
+    """No request waits for the identity provider: its keys were fetched before the first caller came.
+
+    Metrics say when, and how often.
+    """
     before = len(provider.asked)
     tokens = [provider.token(sub=f"user-{number}") for number in range(5)]
     answers = await asyncio.gather(*(call(gateway, token) for token in tokens * 4))
     assert {answer.status for answer in answers} == {200}
     assert provider.asked[before:] == []
+    assert await gateway.metric('headrace_identity_key_fetches_total{issuer="corporate",result="fetched"}') == 1
+    fetched_at = await gateway.metric('headrace_identity_keys_time_seconds{issuer="corporate"}')
+    assert fetched_at is not None
+    assert abs(fetched_at - datetime.now(tz=UTC).timestamp()) < 600
 
 
 def forged(provider: IdentityProvider) -> dict[str, str]:

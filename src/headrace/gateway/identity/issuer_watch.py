@@ -107,6 +107,7 @@ class IssuerWatch:
             with contextlib.suppress(JwksError):
                 issuer.keys = read_jwks(bytes(kept.document))
                 issuer.refresh.note_fetched(monotonic(), age_s=age_s)
+                issuer.fetched_at = kept.fetched_at
         return issuer
 
     async def _watch(self, issuer: Issuer, trust: ssl.SSLContext) -> None:
@@ -130,6 +131,7 @@ class IssuerWatch:
         except (IssuerError, JwksError, TimeoutError) as error:
             why = str(error) or f"no answer within {ANSWER_S:g} s"
             issuer.refresh.note_failed(monotonic())
+            issuer.failed += 1
             if why != issuer.trouble:
                 log.warning("keys of an issuer cannot be fetched", issuer=issuer.plan.name, reason=why)
             issuer.trouble = why
@@ -138,6 +140,8 @@ class IssuerWatch:
             log.info("keys of an issuer fetched", issuer=issuer.plan.name, keys=len(keys))
         issuer.trouble = ""
         issuer.refresh.note_fetched(monotonic())
+        issuer.fetched += 1
+        issuer.fetched_at = self._clock.wall_s()
         self._desk.take_keys(issuer, keys)
         self._keep(issuer.plan, document)
 

@@ -9,7 +9,7 @@ from headrace.declaration.tenancy_plan import TenancyPlan
 from headrace.domain.clock import Clock
 from headrace.gateway.identity.bearer import Identity
 from headrace.gateway.identity.issuer_watch import IssuerWatch
-from headrace.gateway.identity.tokens import TokenDesk
+from headrace.gateway.identity.tokens import Issuer, TokenDesk
 from headrace.gateway.identity.trusted_headers import TrustedHeaders
 from headrace.tenancy.keys import KeyRing
 
@@ -49,6 +49,11 @@ class Reception:
         """What the pipeline asks by an adopted plan."""
         trusted = self._trusted[1] if self._trusted is not None and identity.trusted is not None else None
         return Identity(ring, tenancy, self._desk if identity.issuers else None, trusted)
+
+    @property
+    def issuers(self) -> tuple[Issuer, ...]:
+        """The declared issuers as they are now."""
+        return self._watch.issuers
 
     async def wait_first(self, bound_s: float) -> None:
         """Return once every issuer has brought keys, or the bound is over."""

@@ -32,6 +32,11 @@ class Issuer:
     plan: IssuerPlan
     refresh: KeyRefresh
     keys: PublicKeys = NO_KEYS
+    fetched: int = 0
+    failed: int = 0
+    """Looks so far."""
+    fetched_at: float | None = None
+    """When keys last came, UTC epoch seconds."""
     trouble: str = ""
     """Why the last look brought no keys."""
     wake: Callable[[], None] = lambda: None

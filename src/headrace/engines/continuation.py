@@ -33,6 +33,16 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tokenizing:
+    """How an engine is asked for the tokens of a text; it answers with a list `tokens`."""
+
+    path: str
+    text_field: str
+    flags: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    """Sent beside the text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContinuationRow:
     """One engine."""
 
@@ -58,6 +68,8 @@ class ContinuationRow:
     """White space at the end of what was there survives; elsewhere templates may trim it, and it is said again."""
     default_completion_tokens: int | None = None
     """Output limit of the completions API where the caller gives none; None: none."""
+    tokenizing: Tokenizing | None = None
+    """Asked before a stream goes on, since an event may hold several tokens; None: each has one, or it is not known."""
 
     @property
     def facts(self) -> Mapping[str, Fact]:

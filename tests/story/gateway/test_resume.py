@@ -16,6 +16,15 @@ import pytest_asyncio
 from tests.harness.journal_records import records_of
 from tests.harness.raw_client import ask, post
 from tests.harness.running_gateway import RunningGateway, addresses_of, declare, remote_pool
+from tests.harness.scripted_engine import (
+    STREAM_HEAD,
+    ScriptedEngine,
+    Seen,
+    chunk_event,
+    framed,
+    usage_event,
+    whole,
+)
 from tests.harness.simulated_engine import DRIVERS, MODEL, serving, simulated
 from tests.harness.told_stream import ToldStream, until
 
@@ -282,3 +291,35 @@ async def test_a_replica_that_is_taken_away_gives_its_streams_away(begin: Callab
     for stream in streams:
         assert_one_answer(await stream, said(1000))
     assert await pair.counted('headrace_resumes_total{cause="drained",model="m"}') == 2
+
+
+@pytest.mark.parametrize("knows", [True, False])
+async def test_tokens_that_came_together_are_counted(tmp_path: Path, engine: ScriptedEngine, *, knows: bool) -> None:
+    """A busy vLLM sends several tokens in one event: the limit and usage of the rest go by the engine's own count."""
+    asked: list[dict[str, Any]] = []
+
+    async def answer(engine: ScriptedEngine, request: Seen, writer: asyncio.StreamWriter) -> None:
+        if request.path == "/tokenize":
+            writer.write(whole(200, b'{"count":4,"tokens":[1,2,3,4]}') if knows else whole(404, b"{}"))
+            return
+        asked.append(request.json)
+        begun = STREAM_HEAD + framed(chunk_event("script: one two"))
+        if len(asked) == 1:
+            writer.write(begun)
+            await writer.drain()
+            writer.transport.abort()
+        else:
+            usage = usage_event(input_tokens=11, output_tokens=2)
+            end = chunk_event(" three four", finish="length") + usage + b"data: [DONE]\n\n"
+            writer.write(STREAM_HEAD + framed(end) + b"0\r\n\r\n")
+
+    engine.scripts = {"": answer}
+    async with RunningGateway(tmp_path, declare({"p": remote_pool(engine.url, engine="vllm")})) as gateway:
+        await gateway.wait_ready()
+        body = {"model": "m", "messages": [{"role": "user", "content": "script:"}], "max_tokens": 6}
+        stream = await ToldStream({**body, "stream_options": {"include_usage": True}}).read(gateway.port, gateway.key)
+    had = 4 if knows else 1
+    assert stream.text == "script: one two three four"
+    assert asked[1]["max_tokens"] == 6 - had
+    assert stream.usage is not None
+    assert (stream.usage["prompt_tokens"], stream.usage["completion_tokens"]) == (11 - had, 2 + had)

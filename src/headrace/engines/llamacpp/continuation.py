@@ -8,9 +8,7 @@ from headrace.engines.continuation import ContinuationRow, Fact, Trailing
 _TESTS = "tests/contract/test_llamacpp_dialect.py::"
 
 CONTINUATION = ContinuationRow(
-    apis=frozenset(
-        {ApiDialect.CHAT_COMPLETIONS, ApiDialect.COMPLETIONS, ApiDialect.MESSAGES, ApiDialect.RESPONSES}
-    ),
+    apis=frozenset({ApiDialect.CHAT_COMPLETIONS, ApiDialect.COMPLETIONS, ApiDialect.MESSAGES, ApiDialect.RESPONSES}),
     asked_with=MappingProxyType({"continue_final_message": True, "add_generation_prompt": False}),
     trailing=Trailing.CONTINUED,
     whole_echoes=Fact(holds=True, proved_by=_TESTS + "test_a_whole_continuation_repeats_what_was_there"),

@@ -6,6 +6,7 @@ than a task, since a task with four awaits costs 6 microseconds (docs/decisions/
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import partial
 from random import random
 from time import monotonic
 
@@ -29,7 +30,7 @@ from headrace.gateway.forwarding.ports import (
     ForwardingSettings,
     Meters,
 )
-from headrace.gateway.forwarding.resumption import Resumption, begin_stream
+from headrace.gateway.forwarding.resumption import Resumption, TokenQuestion, begin_stream
 from headrace.gateway.forwarding.whole_answer import read_envelope, without_echo
 from headrace.gateway.http.connection_pool import Sending
 from headrace.gateway.http.engine_connection import LossReason
@@ -424,11 +425,15 @@ class Delivery:
         self._go_on(self.resumption)
 
     def _go_on(self, resumption: Resumption) -> None:
+        if self.phase is ENDED:
+            return
         self.phase, self.pause = PAUSE, None
         try:
             step = resumption.step(self.settings.candidates, self.tried, monotonic())
             if step is None:
                 self.pause = self.settings.loop.call_later(RESUME_PAUSE_S, self._go_on, resumption)
+            elif isinstance(step, TokenQuestion):
+                step.ask(partial(self._go_on, resumption))
             elif isinstance(step, Endpoint):
                 self._attempt(step)
             elif isinstance(step, RequestError):
@@ -493,7 +498,3 @@ class Delivery:
             self.ending.failed(error)  # the bug may have come between the end and its settlement
         else:
             self.end(error)
-
-    def __repr__(self) -> str:
-        where = self.attempt.endpoint.endpoint_id if self.attempt else "nowhere"
-        return f"Delivery({self.phase.name} at {where}, attempts={self.account.attempts})"

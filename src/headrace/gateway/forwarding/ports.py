@@ -18,6 +18,7 @@ from headrace.gateway.forwarding.core.retry_budget import RetryBudget
 class DeliveryAccount(Protocol):
     """The account's side of a delivery: filled in as things happen, settled by the pipeline."""
 
+    request_id: str
     caller: Caller | None
     attempts: int
     dispatched_mono_s: float | None

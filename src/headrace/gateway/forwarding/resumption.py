@@ -3,14 +3,15 @@
 Made at a stream's first break. Counterpart: `delivery.py`, which makes the attempts; docs/resume.md.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import InferenceRequest
 from headrace.domain.tenant import Caller
-from headrace.engines.continuation import ContinuationRow
+from headrace.engines.continuation import NO_CONTINUATION, ContinuationRow, Tokenizing
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.forwarding.attempt_request import attempt_body
 from headrace.gateway.forwarding.core.bars import BAR_TEXT, Had, ResumeBar, ResumeCause
@@ -26,6 +27,7 @@ from headrace.gateway.forwarding.resuming_body import (
 )
 from headrace.gateway.forwarding.streams.resumed import RESUMABLE, closing, resumed_watch
 from headrace.gateway.forwarding.streams.watch import StreamWatch, watch_for
+from headrace.gateway.forwarding.token_count import TokenCount
 
 _ONE_CHOICE = (None, msgspec.Raw(b"1"), msgspec.Raw(b"null"))
 NOTHING = Had(text="", tokens=0, first_event=b"")
@@ -54,6 +56,25 @@ def may_move(request: InferenceRequest, watch: StreamWatch, settings: ResumeSett
     return find_bar(request.fields, allows_seeded=settings.seeded, replays_schemas=False) is None
 
 
+@dataclass(frozen=True, slots=True)
+class TokenQuestion:
+    """Ask an engine how many tokens a text has, and then what to do next."""
+
+    endpoint: Endpoint
+    tokenizing: Tokenizing
+    text: str
+    note: Callable[[int | None], None]
+
+    def ask(self, then: Callable[[], None]) -> None:
+        """Ask it, note the answer, and go on with `then`."""
+
+        def told(tokens: int | None) -> None:
+            self.note(tokens)
+            then()
+
+        TokenCount(self.endpoint, self.tokenizing, self.text, told)
+
+
 @dataclass(slots=True, eq=False)
 class Resumption:
     """Concurrency: event loop only."""
@@ -66,6 +87,11 @@ class Resumption:
     had: Had = NOTHING
     bar: ResumeBar | None = None
     """Why the stream that broke kept no text."""
+    is_counted: bool = False
+    """The tokens of what the caller has were counted by an engine, or cannot be."""
+    row: ContinuationRow = NO_CONTINUATION
+    """Of the engine that broke."""
+    is_usage_sent: bool = False
     end: bytes = b""
     """What ends the stream, where only its end is missing."""
     resumes: int = 0
@@ -80,7 +106,7 @@ class Resumption:
     ) -> None:
         """An attempt ended before the stream did: note what the caller has. `is_told`: its engine sent an error."""
         found, before = watch.had(), self.had.tokens
-        self.cause = cause
+        self.cause, self.is_counted = cause, False
         self.bar, self.had = (found, NOTHING) if isinstance(found, ResumeBar) else (None, found)
         if self.request.fields.get("n") not in _ONE_CHOICE:
             self.bar = ResumeBar.CHOICES
@@ -88,15 +114,15 @@ class Resumption:
             self.until_mono_s = now_mono_s + self.settings.wait_s
         if self.had.is_finished and is_told:
             self.bar = ResumeBar.REFUSED
-        if self.bar is None:
-            left = output_left(self.request, self.had, row)
-            if self.had.is_finished or (self.had.text and left is not None and left <= 0):
-                self.end = closing(self.request, self.had, is_usage_sent=watch.usage is not None)
+        self.row, self.is_usage_sent = row, watch.usage is not None
+        self._look_for_end()
 
     def step(
         self, candidates: Candidates, tried: tuple[Endpoint, ...], now_mono_s: float
-    ) -> Endpoint | RequestError | bytes | None:
-        """Say what to do next: attempt here, end with this error, end well with these bytes; None: look again soon."""
+    ) -> Endpoint | TokenQuestion | RequestError | bytes | None:
+        """Say what to do next: attempt here, ask this first, end with this error, end well with these bytes; None: look
+        again soon.
+        """
         found = self.end or self._pick(candidates, tried, now_mono_s)
         if isinstance(found, ResumeBar):
             counts = self.meters.unresumed
@@ -110,7 +136,7 @@ class Resumption:
 
     def _pick(
         self, candidates: Candidates, tried: tuple[Endpoint, ...], now_mono_s: float
-    ) -> Endpoint | ResumeBar | None:
+    ) -> Endpoint | TokenQuestion | ResumeBar | None:
         """Choose where to go on, and make the body for it; None: nothing is ready yet. Takes from the budget."""
         if self.resumes >= self.settings.max_resumes:
             return ResumeBar.ATTEMPTS
@@ -121,6 +147,9 @@ class Resumption:
             except RequestError:
                 return ResumeBar.NO_ENDPOINT if now_mono_s >= self.until_mono_s else None
             bar = self._prepare(endpoint)
+            tokenizing = endpoint.driver.dialect.continuation.tokenizing
+            if bar is None and tokenizing is not None and not self.is_counted and self.had.text:
+                return TokenQuestion(endpoint, tokenizing, self.had.text, self.counted)
             if bar is None:
                 # One that is taken away is well: its streams are moved without asking what dying pools may be asked.
                 if self.cause is not ResumeCause.DRAINED and not self.settings.budget.try_retry(now_mono_s):
@@ -131,6 +160,20 @@ class Resumption:
                 tried += (endpoint,)
                 bar = None if candidates.has_other(self.request, tried) else bar
         return bar
+
+    def counted(self, tokens: int | None) -> None:
+        """So many tokens the text has, as an engine counts them: never less than came in events of their own."""
+        self.is_counted = True
+        if tokens is not None and tokens > self.had.tokens:
+            self.had = replace(self.had, tokens=tokens)
+            self._look_for_end()
+
+    def _look_for_end(self) -> None:
+        """Where the answer is finished, or as long as it may be, only its end is missing."""
+        left = output_left(self.request, self.had, self.row)
+        is_whole = self.had.is_finished or (bool(self.had.text) and left is not None and left <= 0)
+        if self.bar is None and is_whole:
+            self.end = closing(self.request, self.had, is_usage_sent=self.is_usage_sent)
 
     def was_refused(self) -> None:
         """Nobody listened where it went: that does not count as a resume."""

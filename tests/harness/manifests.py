@@ -1,6 +1,7 @@
 """Judges rendered Kubernetes objects: core kinds by Kubernetes' own schemas, others by their CRDs' (tests/fixtures)."""
 
 import json
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -89,3 +90,80 @@ def _templates(document: Document) -> Iterator[Document]:
             spec = {"selector": {"matchLabels": labels}, "template": template}
             metadata = {"name": f"{document['metadata']['name']}-{key.lower()}"}
             yield {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
+
+
+LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
+SERVICE_NAME = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
+QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
+PORT_NAME = re.compile(r"(?=.{1,15}$)(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*")
+POD_LABELS_OF_OTHERS = ("leaderworkerset.sigs.k8s.io/", "apps.kubernetes.io/")
+"""Put on pods by their controllers."""
+
+
+def slips_of(documents: list[Document]) -> Iterator[str]:
+    """Yield what an API server or a kubelet refuses beyond the schemas, and selectors that select nothing."""
+    templates = [template for document in documents for template in templates_of(document)]
+    names = {(one["kind"], one["metadata"]["name"]) for one in documents}
+    for document in documents:
+        at = f"{document['kind']} {document['metadata']['name']}"
+        for value in document["metadata"].get("labels", {}).values():
+            if not LABEL_VALUE.fullmatch(value):
+                yield f"{at}: label {value}"
+        yield from (f"{at}: {slip}" for slip in _selector_slips(document, templates))
+        if document["kind"] in ("Service", "LeaderWorkerSet") and not SERVICE_NAME.fullmatch(
+            document["metadata"]["name"]
+        ):
+            yield f"{at}: its name"
+        if document["kind"] == "StatefulSet" and ("Service", document["spec"]["serviceName"]) not in names:
+            yield f"{at}: serviceName"
+        for template in templates_of(document):
+            yield from (f"{at}: {slip}" for slip in _pod_slips(template["spec"]))
+
+
+def templates_of(document: Document) -> list[Document]:
+    """Return the pod templates of an object."""
+    spec = document.get("spec", {})
+    found = [spec.get("template"), *spec.get("leaderWorkerTemplate", {}).values()]
+    return [one for one in found if isinstance(one, dict) and "spec" in one]
+
+
+def _selector_slips(document: Document, templates: list[Document]) -> Iterator[str]:
+    spec = document.get("spec", {})
+    selector = spec.get("selector", spec.get("podSelector"))
+    if selector is None or document["kind"] in ("PersistentVolumeClaim",):
+        return
+    wanted = selector.get("matchLabels", selector)
+    own = {key: value for key, value in wanted.items() if not key.startswith(POD_LABELS_OF_OTHERS)}
+    where = templates_of(document) or templates
+    if not any(own.items() <= one["metadata"]["labels"].items() for one in where):
+        served_elsewhere = {"headrace/colour"} & set(own)  # the other colour is not in this rendering
+        if not served_elsewhere:
+            yield f"selects nothing: {own}"
+
+
+def _pod_slips(pod: Document) -> Iterator[str]:
+    volumes = [volume["name"] for volume in pod.get("volumes", [])]
+    if len(volumes) != len(set(volumes)):
+        yield f"volumes twice: {volumes}"
+    grace_s = pod.get("terminationGracePeriodSeconds", 30)
+    for container in [*pod.get("initContainers", []), *pod["containers"]]:
+        paths = [mount["mountPath"] for mount in container.get("volumeMounts", [])]
+        if len(paths) != len(set(paths)):
+            yield f"{container['name']}: mounted twice: {paths}"
+        ports = [port["name"] for port in container.get("ports", [])]
+        if len(ports) != len(set(ports)) or not all(PORT_NAME.fullmatch(port) for port in ports):
+            yield f"{container['name']}: ports {ports}"
+        sleep_s = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 1)
+        if not 0 < sleep_s <= grace_s:
+            yield f"{container['name']}: preStop sleeps {sleep_s} of {grace_s} s"
+        rights = container.get("securityContext", {})
+        if rights.get("runAsNonRoot") and rights.get("runAsUser") == 0:
+            yield f"{container['name']}: root that is not root"
+        for amounts in container.get("resources", {}).values():
+            for name, amount in amounts.items():
+                if not QUANTITY.fullmatch(str(amount)):
+                    yield f"{container['name']}: {name} {amount}"
+        limits = container.get("resources", {}).get("limits", {})
+        for name, amount in container.get("resources", {}).get("requests", {}).items():
+            if "/" in name and limits.get(name) != amount:
+                yield f"{container['name']}: {name} is requested and limited differently"

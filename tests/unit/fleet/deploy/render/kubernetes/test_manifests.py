@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.harness.kubernetes_cases import CASES, EVERYTHING, POOL
-from tests.harness.manifests import Document, documents_of, problems_of
+from tests.harness.manifests import Document, documents_of, problems_of, slips_of, templates_of
 from tests.harness.render_cases import GGUF, GGUF_SHA256, GPU_ENGINES, REFERENCE, declaration_text, rendered_text
 from tools.render_goldens import GOLDEN, iter_goldens
 from typer.testing import CliRunner
@@ -42,9 +42,7 @@ def find(documents: list[Document], kind: str, name: str) -> Any:
 
 def pods_of(document: Document) -> list[Any]:
     """Return the pod specs within an object."""
-    spec = document.get("spec", {})
-    templates = [spec.get("template"), *spec.get("leaderWorkerTemplate", {}).values()]
-    return [template["spec"] for template in templates if isinstance(template, dict) and "spec" in template]
+    return [template["spec"] for template in templates_of(document)]
 
 
 def rendered(tmp_path: Path, text: str, *overrides: str) -> list[Document]:
@@ -66,6 +64,12 @@ def test_every_object_is_valid(name: str) -> None:
     assert [problem for document in documents for problem in problems_of(document)] == []
     named = [(one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]) for one in documents]
     assert len(named) == len(set(named))
+
+
+@pytest.mark.parametrize("name", VALID)
+def test_nothing_is_refused_that_schemas_do_not_see(name: str) -> None:
+    """Selectors select pods, names and quantities are such, mounts are distinct, no end is longer than its grace."""
+    assert list(slips_of(golden(name))) == []
 
 
 @pytest.mark.parametrize("name", VALID)

@@ -21,7 +21,9 @@ from headrace.declaration.model import Declaration
 from headrace.domain.clock import SystemClock
 from headrace.domain.ids import TenantId
 from headrace.domain.quota_status import LimitStatus
+from headrace.domain.routing_status import RouteExplanation, RoutingStatus
 from headrace.domain.tenant import Scope
+from headrace.domain.worker import ExplainRoute
 from headrace.tenancy.entry_store import EntryStore
 from headrace.tenancy.key_store import KeyStore
 from headrace.tenancy.overlay import merge
@@ -95,6 +97,24 @@ class StandInOperations:
     async def restart_replica(self, replica: str) -> RestartReport:
         self.calls.append(f"restart {replica}")
         return RestartReport(replica=replica, is_accepted=self.ready, message="so be it", pid=4)
+
+    async def routing(self) -> RoutingStatus:
+        return RoutingStatus(workers=1, tenants=(), families=(), endpoints=())
+
+    async def explain_route(self, wish: ExplainRoute) -> RouteExplanation:
+        self.calls.append(f"explain {wish.path} {wish.tenant} {wish.request_class} {len(wish.body)}")
+        return RouteExplanation(
+            worker_pid=1,
+            model="small",
+            request_class=wish.request_class or "standard",
+            tenant=wish.tenant,
+            input_tokens=3,
+            blocks=0,
+            output_tokens=None,
+            picked=None,
+            reason="no endpoint is ready",
+            candidates=(),
+        )
 
     async def metrics_text(self) -> str:
         return "# TYPE headrace_up gauge\nheadrace_up 1\n"

@@ -60,6 +60,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--callees", type=int, metavar="N", default=0, help="list the N functions called most often")
     parser.add_argument("--limits", choices=TENANCY, default="two", help="what is declared of callers (default two)")
     parser.add_argument("--tenants", type=int, default=1, help="declared tenants (default 1)")
+    parser.add_argument("--places", type=int, help="places of each endpoint's queue; default: no known bound")
     parser.add_argument("--keys", type=int, default=1, help="known keys (default 1)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE")
     chosen = parser.parse_args(arguments)
@@ -69,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
     costs: list[Cost] = []
     for kind in chosen.scenarios.split(","):
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, tempfile.TemporaryDirectory() as folder:
-            callers = {"limits": chosen.limits, "tenants": chosen.tenants, "keys": chosen.keys}
+            callers = {"limits": chosen.limits, "tenants": chosen.tenants, "keys": chosen.keys, "places": chosen.places}
             cost, calls = runner.run(_measure(kind, Path(folder), chosen.batches, callers))
         costs.append(cost)
         print(cost, flush=True)

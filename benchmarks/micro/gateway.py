@@ -100,7 +100,7 @@ class LocalGateway:
 
 @contextlib.asynccontextmanager
 async def local_gateway(
-    folder: Path, *, backends: int, limits: str = "two", tenants: int = 1, keys: int = 1
+    folder: Path, *, backends: int, limits: str = "two", tenants: int = 1, keys: int = 1, places: int | None = None
 ) -> AsyncIterator[LocalGateway]:
     """A worker with everything on, ready to be sent requests by the first of its tenants."""
     loop = asyncio.get_running_loop()
@@ -120,7 +120,7 @@ async def local_gateway(
     declaration = Declaration.model_validate(
         {
             "models": {"mock": {}},
-            "pools": {"mock": {"model": "mock", "engine": "vllm", "endpoints": urls}},
+            "pools": {"mock": {"model": "mock", "engine": "vllm", "endpoints": urls, "queue": {"sequences": places}}},
             "tenants": {"bench": tenant, **{f"t{number}": tenant for number in range(tenants - 1)}},
             **tenancy,
         }

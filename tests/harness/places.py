@@ -3,7 +3,7 @@
 from headrace.domain.request import RequestClass
 from headrace.gateway.admission.core.bands import BANDS, BandRules
 from headrace.gateway.admission.core.flow import QueueTicket
-from headrace.gateway.admission.core.lane import Lane, LaneRules
+from headrace.gateway.admission.core.lane import Lane, LaneRules, Refused
 from headrace.gateway.admission.core.room import has_room
 from headrace.gateway.endpoints.load import Claim, EndpointLoad
 
@@ -34,6 +34,14 @@ def rules(**changes: object) -> LaneRules:
     return LaneRules(**{**plain, **changes})  # pyright: ignore[reportArgumentType]
 
 
+class FakeTicket(QueueTicket):
+    """A request that may be bound to one of the places."""
+
+    __slots__ = ("place",)
+
+    place: int | None
+
+
 class FakePool:
     """A lane over fake places, and who is in service there."""
 
@@ -46,19 +54,14 @@ class FakePool:
         self.started: list[QueueTicket] = []
         """In the order of their start."""
 
-    def find(self, ticket: QueueTicket, *, is_light: bool, is_contended: bool) -> FakePlace | None:
-        """The least loaded place with room; a ticket whose payload is a number can only go to that place."""
-        places = self.places if ticket.group is not None else [self.places[int(str(ticket.payload))]]
+    def find(self, ticket: QueueTicket, is_light: bool, is_contended: bool, /) -> FakePlace | None:
+        """The least loaded place with room."""
+        assert isinstance(ticket, FakeTicket)
+        places = self.places if ticket.place is None else [self.places[ticket.place]]
         found = [
             place
             for place in places
-            if has_room(
-                place,
-                ticket.input_tokens,
-                is_light=is_light,
-                is_contended=is_contended,
-                headroom_ratio=self.lane.rules.headroom_ratio,
-            )
+            if has_room(place, ticket.input_tokens, is_light, is_contended, self.lane.rules.headroom_ratio)
         ]
         return min(found, key=lambda place: place.in_flight) if found else None
 
@@ -75,19 +78,24 @@ class FakePool:
     ) -> QueueTicket:
         flow = self.lane.flow(tenant, request_class, weight)
         group = self if place is None else None
-        return QueueTicket(flow, place, at_s, tokens, group=group, **more)  # pyright: ignore[reportArgumentType]
+        ticket = FakeTicket(flow, at_s, tokens, group=group, **more)  # pyright: ignore[reportArgumentType]
+        ticket.place = place
+        return ticket
 
     def come(self, tenant: str = "a", at_s: float = 0.0, **more: object) -> QueueTicket:
         """A request comes; it starts if it can. Bounds must not be met."""
         ticket = self.ticket(tenant, at_s, **more)  # pyright: ignore[reportArgumentType]
-        found = self.lane.enter(ticket, at_s)
-        if isinstance(found, Claim):
+        found = self.enter(ticket, at_s)
+        assert not isinstance(found, Refused), found
+        if found is not None:
             self._started(ticket, found)
-        else:
-            assert found is None, found
-            if self.lane.may_go(ticket):
-                self.pump(at_s)
+        elif self.lane.may_go(ticket):
+            self.pump(at_s)
         return ticket
+
+    def enter(self, ticket: QueueTicket, at_s: float) -> Claim | Refused | None:
+        """Its claim, why the queue is full, or None where it waits."""
+        return self.lane.try_start(ticket, at_s) or self.lane.enter(ticket, at_s)
 
     def pump(self, now_s: float = 0.0) -> None:
         for ticket, claim in self.lane.pump(now_s):
@@ -96,7 +104,7 @@ class FakePool:
     def finish(self, ticket: QueueTicket, now_s: float = 0.0, *, output_tokens: int | None = None) -> None:
         """A request in service ends, and whoever may go now starts."""
         self.running.pop(ticket).free()
-        self.lane.leave(ticket, input_tokens=ticket.input_tokens, output_tokens=output_tokens)
+        self.lane.leave(ticket, ticket.input_tokens, output_tokens)
         self.pump(now_s)
 
     def finish_first(self, now_s: float = 0.0, *, output_tokens: int | None = None) -> QueueTicket:

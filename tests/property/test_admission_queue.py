@@ -53,7 +53,7 @@ class Queue(RuleBasedStateMachine):
             key=key,
         )
         of_tenant = sum(other.flow.tenant == tenant for other in self.waiting)
-        found = lane.enter(ticket, self.now_s)
+        found = pool.enter(ticket, self.now_s)
         if isinstance(found, Refused):
             assert of_tenant == TENANT_MOST or len(self.waiting) == POOL_MOST
             assert found.bound is (QueueBound.TENANT_REQUESTS if of_tenant == TENANT_MOST else QueueBound.POOL_REQUESTS)

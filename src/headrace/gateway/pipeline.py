@@ -14,14 +14,13 @@ from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import ApiDialect, InferenceRequest
 from headrace.domain.tenant import Caller
 from headrace.gateway.accounting.account import Account, Books
-from headrace.gateway.admission.core.flow import QueueTicket
-from headrace.gateway.admission.model_queue import degraded, request_of
+from headrace.gateway.admission.model_queue import GatewayTicket
 from headrace.gateway.admission.queue import AdmissionQueue
 from headrace.gateway.admission.quota import Quota, Ticket
 from headrace.gateway.entry.head import HeadReader, RequestHead
 from headrace.gateway.entry.own_answers import CorsPolicy, list_models, refuse, show_model
 from headrace.gateway.entry.reader import RequestReader, model_not_found
-from headrace.gateway.entry.request_class import class_of, waits_with
+from headrace.gateway.entry.request_class import class_of
 from headrace.gateway.entry.routes import ONE_MODEL, Route
 from headrace.gateway.entry.token_estimate import TokenEstimates
 from headrace.gateway.forwarding.delivery import Delivery
@@ -163,9 +162,13 @@ class Pipeline:
             progress.pauses += 1
             return
         deadline_mono_s = None if head.timeout_s is None else exchange.received_mono_s + head.timeout_s
-        place = self._enter_queue(progress, request, caller, deadline_mono_s) if self.queue.has_lanes else None
-        if place is not None:
-            request = request_of(place)
+        place: GatewayTicket | None = None
+        if self.queue.has_lanes:
+            place = self.queue.enter(request, caller, exchange.received_mono_s, deadline_mono_s, exchange.headers)
+            progress.place = place
+            if place is not None and place.degraded is not None:
+                self._note_degraded(progress, place)
+                request = place.request
         delivery = progress.delivery = Delivery(  # 4 routing, 5 forwarding
             request,
             exchange,
@@ -181,26 +184,22 @@ class Pipeline:
         ticket.answer = delivery
         if place is None:
             self.dispatcher.dispatch(delivery)
-        elif (claim := self.queue.attach(place, delivery, head.request_id)) is not None:
+            return
+        place.held = delivery
+        claim, place.claim = place.claim, None  # handed over
+        if claim is not None:
             self.dispatcher.dispatch(delivery, claim)
         else:
             self.dispatcher.hold(delivery)
             self.queue.wait(place)
 
-    def _enter_queue(
-        self, progress: "Progress", request: InferenceRequest, caller: Caller, deadline_mono_s: float | None
-    ) -> QueueTicket | None:
-        """3 admission: a place at an endpoint that has room, or in the queue; None where nothing bounds the model."""
-        exchange = progress.exchange
-        key = waits_with(exchange.headers)
-        place = self.queue.enter(request, caller, exchange.received_mono_s, deadline_mono_s, key)
-        progress.place = place
-        if place is not None and (mark := degraded(place).mark):
-            progress.account.degraded = mark
-            progress.head.reply_lines += b"x-headrace-degraded: %b\r\n" % mark.encode()
-            if progress.ticket is not None:
-                progress.ticket.request = request_of(place)
-        return place
+    def _note_degraded(self, progress: "Progress", place: GatewayTicket) -> None:
+        """Its tenant has declared what is to be done rather than to refuse it: the caller and the ledger are told."""
+        assert place.degraded is not None
+        mark = progress.account.degraded = place.degraded.mark
+        progress.head.reply_lines += b"x-headrace-degraded: %b\r\n" % mark.encode()
+        if progress.ticket is not None:
+            progress.ticket.request = place.request
 
     # --- what headrace answers itself
 
@@ -269,7 +268,7 @@ class Progress:
     request: InferenceRequest | None = None
     pauses: int = 0
     """How often it has waited for an exchange of shares."""
-    place: QueueTicket | None = None
+    place: GatewayTicket | None = None
     delivery: Delivery | None = None
 
     def delivered(self, status: int, answer_id: str | None) -> None:

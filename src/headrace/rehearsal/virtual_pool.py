@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headrace.gateway.admission.core.flow import QueueTicket
-from headrace.gateway.admission.core.lane import Lane, LaneRules, Refused
+from headrace.gateway.admission.core.lane import Lane, LaneRules
 from headrace.gateway.admission.core.room import DeclaredRoom, Room, has_room
 from headrace.gateway.endpoints.load import Claim, EndpointLoad
 from headrace.rehearsal.workload import Arrival
@@ -69,6 +69,14 @@ class VirtualEngine:
         self.is_stepping = False
         self.steps = 0
         self.step: Step | None = None
+
+
+class VirtualTicket(QueueTicket):
+    """One request in the queue."""
+
+    __slots__ = ("served",)
+
+    served: Served
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -148,19 +156,20 @@ class VirtualPool:
             self._send(served, None, Claim(place, arrival.input_tokens), now_s)
             return
         flow = lane.flow(arrival.load.tenant, arrival.load.request_class, arrival.load.weight)
-        ticket = QueueTicket(flow, served, now_s, input_tokens=arrival.input_tokens, group=lane)
-        claim = lane.enter(ticket, now_s)
-        if isinstance(claim, Refused):
-            served.is_refused = True
-        elif claim is not None:
+        ticket = VirtualTicket(flow, now_s, arrival.input_tokens, group=lane)
+        ticket.served = served
+        claim = lane.try_start(ticket, now_s)
+        if claim is not None:
             self._send(served, ticket, claim, now_s)
+        elif lane.enter(ticket, now_s) is not None:
+            served.is_refused = True
         elif lane.may_go(ticket):
             self._pump(lane, now_s)
 
     def _pump(self, lane: Lane, now_s: float) -> None:
         for ticket, claim in lane.pump(now_s):
-            assert isinstance(ticket.payload, Served)
-            self._send(ticket.payload, ticket, claim, now_s)
+            assert isinstance(ticket, VirtualTicket)
+            self._send(ticket.served, ticket, claim, now_s)
         for ticket in lane.iter_withdrawable(now_s):
             if self._withdraw(ticket, now_s):
                 lane.requeue(ticket, now_s)
@@ -180,15 +189,11 @@ class VirtualPool:
         running.served.dispatched_at_s = None
         return True
 
-    def _find(self, ticket: QueueTicket, *, is_light: bool, is_contended: bool) -> VirtualEngine | None:
+    def _find(self, ticket: QueueTicket, is_light: bool, is_contended: bool, /) -> VirtualEngine | None:
         best: VirtualEngine | None = None
         for place in self._places:
             if (best is None or place.in_flight < best.in_flight) and has_room(
-                place,
-                ticket.input_tokens,
-                is_light=is_light,
-                is_contended=is_contended,
-                headroom_ratio=self._headroom_ratio,
+                place, ticket.input_tokens, is_light, is_contended, self._headroom_ratio
             ):
                 best = place
         return best
@@ -270,8 +275,8 @@ class VirtualPool:
             if running.ticket is not None:
                 lane.charge_output(running.ticket, running.output_tokens)
         for ticket in lane.expired(now_s):
-            assert isinstance(ticket.payload, Served)
-            ticket.payload.is_refused = True
+            assert isinstance(ticket, VirtualTicket)
+            ticket.served.is_refused = True
             lane.leave(ticket)
         return bool(self._running or lane.waiting)
 

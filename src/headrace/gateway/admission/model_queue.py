@@ -12,12 +12,18 @@ from headrace.declaration.queue_plan import QueuePlan
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import InferenceRequest
 from headrace.gateway.admission.core.flow import QueueTicket
-from headrace.gateway.admission.core.ladder import AS_IT_IS, Degraded
+from headrace.gateway.admission.core.ladder import Degraded
 from headrace.gateway.admission.core.lane import Lane, QueueBound, Refused
 from headrace.gateway.admission.core.room import has_room
 from headrace.gateway.admission.queue_rules import lane_rules
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.endpoints.load import Claim
+
+
+class Named(Protocol):
+    """A request's account, as the queue sees it."""
+
+    request_id: str
 
 
 class Held(Protocol):
@@ -29,9 +35,10 @@ class Held(Protocol):
     def claim(self) -> Claim | None: ...
 
     @property
-    def attempt_mono_s(self) -> float:
-        """When the attempt under way was sent."""
-        ...
+    def attempt_mono_s(self) -> float: ...
+
+    @property
+    def account(self) -> Named: ...
 
     @property
     def output_tokens(self) -> int: ...
@@ -49,8 +56,27 @@ class Held(Protocol):
     def crashed(self, bug: Exception) -> None: ...
 
 
+class GatewayTicket(QueueTicket):
+    """One request in a queue of the gateway."""
+
+    __slots__ = ("degraded", "held", "queue", "request")
+
+    request: InferenceRequest
+    """As it is sent, degraded or not."""
+    queue: "ModelQueue"
+    """Where it is."""
+    held: Held | None
+    """Its delivery; None in the turn before that is made."""
+    degraded: Degraded | None
+    """What was done with it so that it need not be refused."""
+
+
 class Finder(Protocol):
     """Routing, as the queue sees it."""
+
+    def choose(self, request: InferenceRequest) -> Endpoint:
+        """Return the best endpoint, room or not. Raises: RequestError where none could be chosen at all."""
+        ...
 
     def find(self, request: InferenceRequest, has_room: Callable[[Endpoint], bool]) -> Endpoint | None:
         """Return the best endpoint of those with room. Raises: RequestError where none could be chosen at all."""
@@ -92,7 +118,7 @@ class ModelQueue:
         try:
             self._start(now)
             for ticket in self.lane.iter_withdrawable(now):
-                held = held_of(ticket)
+                held = _held(ticket)
                 if held is not None and held.withdraw():
                     self.withdrawals += 1
                     self.running.pop(ticket, None)
@@ -105,81 +131,30 @@ class ModelQueue:
     def _start(self, now: float) -> None:
         for ticket, claim in self.lane.pump(now):
             self.running[ticket] = None
-            held = held_of(ticket)
+            held = _held(ticket)
             assert held is not None  # in one turn with `enter`, and nothing pumps in between
             try:
                 held.start(claim)
             except Exception as bug:  # noqa: BLE001 (boundary of one request)
                 held.crashed(bug)
 
-    def _find(self, ticket: QueueTicket, *, is_light: bool, is_contended: bool) -> Endpoint | None:
-        request, tokens = request_of(ticket), ticket.input_tokens
-        ratio = self.lane.rules.headroom_ratio
-
-        def room(endpoint: Endpoint) -> bool:
-            return not endpoint.load.has_limit or has_room(
-                endpoint, tokens, is_light=is_light, is_contended=is_contended, headroom_ratio=ratio
-            )
-
+    def _find(self, ticket: QueueTicket, is_light: bool, is_contended: bool, /) -> Endpoint | None:
+        assert isinstance(ticket, GatewayTicket)
+        request, tokens, ratio = ticket.request, ticket.input_tokens, self.lane.rules.headroom_ratio
         try:
-            return self.finder.find(request, room)
+            best = self.finder.choose(request)
+            if not best.load.has_limit or has_room(best, tokens, is_light, is_contended, ratio):
+                return best
+            return self.finder.find(
+                request,
+                lambda endpoint: (
+                    not endpoint.load.has_limit or has_room(endpoint, tokens, is_light, is_contended, ratio)
+                ),
+            )
         except RequestError:
             if self._is_pumping or self.lane.waiting:
                 return None  # it has been let in: it waits for an endpoint to come back, as long as it may
             raise
-
-
-class Waiting:
-    """What a ticket's `payload` is: the request, and its delivery once that is made."""
-
-    __slots__ = ("degraded", "held", "name", "request")
-
-    def __init__(self, request: InferenceRequest) -> None:
-        self.request = request
-        self.held: Held | None = None
-        self.name = ""
-        """The caller's id of it."""
-        self.degraded = AS_IT_IS
-
-
-def degraded(ticket: QueueTicket) -> Degraded:
-    """What was done with a request so that it need not be refused."""
-    payload = ticket.payload
-    return payload.degraded if isinstance(payload, Waiting) else AS_IT_IS
-
-
-def name_of(ticket: QueueTicket) -> str:
-    """The caller's id of a request."""
-    payload = ticket.payload
-    return payload.name if isinstance(payload, Waiting) else ""
-
-
-def note_step(ticket: QueueTicket, request: InferenceRequest, step: Degraded) -> None:
-    """It was degraded, and is now sent as `request`."""
-    payload = ticket.payload
-    assert isinstance(payload, Waiting)
-    payload.request, payload.degraded = request, step
-
-
-def request_of(ticket: QueueTicket) -> InferenceRequest:
-    """The request as it is sent, degraded or not."""
-    payload = ticket.payload
-    assert isinstance(payload, Waiting)
-    return payload.request
-
-
-def held_of(ticket: QueueTicket) -> Held | None:
-    """Its delivery; None in the turn before that is made."""
-    payload = ticket.payload
-    assert isinstance(payload, Waiting)
-    return payload.held
-
-
-def queue_of(ticket: QueueTicket) -> ModelQueue:
-    """Where it is."""
-    queue = ticket.queue
-    assert isinstance(queue, ModelQueue)
-    return queue
 
 
 def refusal_of(queue: ModelQueue, ticket: QueueTicket, refused: Refused) -> RequestError:
@@ -201,3 +176,8 @@ def iter_tickets(queue: ModelQueue) -> Iterable[QueueTicket]:
     """Everybody who waits, tenant by tenant, in order within each."""
     for flow in queue.lane.iter_flows():
         yield from flow.iter_waiting()
+
+
+def _held(ticket: QueueTicket) -> Held | None:
+    assert isinstance(ticket, GatewayTicket)
+    return ticket.held

@@ -14,23 +14,15 @@ from headrace.domain.tenant import Caller
 from headrace.domain.usage import TokenUsage
 from headrace.gateway.admission.core.flow import QueueTicket
 from headrace.gateway.admission.core.ladder import Degraded, degrade
-from headrace.gateway.admission.core.lane import Refused
 from headrace.gateway.admission.core.room import Room
-from headrace.gateway.admission.model_queue import (
-    Finder,
-    Held,
-    ModelQueue,
-    Waiting,
-    held_of,
-    note_step,
-    queue_of,
-    refusal_of,
-    request_of,
-)
+from headrace.gateway.admission.model_queue import Finder, GatewayTicket, ModelQueue, refusal_of
 from headrace.gateway.admission.queue_rules import declared_room, lane_rules
 from headrace.gateway.endpoints.endpoint import Endpoint
-from headrace.gateway.endpoints.load import Claim
 
+KEY_HEADERS = (b"x-headrace-conversation", b"idempotency-key")
+"""Requests of one tenant with the same value of one of these wait on one another."""
+KEY_BYTES = 128
+"""Longer values are cut: they only need to tell conversations apart."""
 UNSEEN_PREFILL_S = 0.5
 """A whole answer shows no first token: its prompt is taken to be computed after so long. Chosen: longer than most
 prompts take; it only bounds how many prompts are sent at once while several tenants use a pool."""
@@ -117,8 +109,13 @@ class AdmissionQueue:
     # --- requests
 
     def enter(
-        self, request: InferenceRequest, caller: Caller, now: float, deadline_mono_s: float | None, key: str | None
-    ) -> QueueTicket | None:
+        self,
+        request: InferenceRequest,
+        caller: Caller,
+        now: float,
+        deadline_mono_s: float | None,
+        headers: Mapping[bytes, bytes],
+    ) -> GatewayTicket | None:
         """Let a request in: with a claim where it may go now, without one where it waits; None where nothing bounds it.
 
         Raises: RequestError where the queue is full for it, or no endpoint could take it at all.
@@ -126,120 +123,76 @@ class AdmissionQueue:
         queue = self._limited.get(request.requested_model)
         if queue is None:
             return None
-        ticket = QueueTicket(
-            queue.lane.flow(caller.tenant, request.request_class, caller.weight),
-            Waiting(request),
-            now,
-            request.estimated_input_tokens,
-            len(request.body),
-            deadline_mono_s,
-            queue.finder.group(request),
-            key,
-        )
-        ticket.queue = queue
-        found = queue.lane.enter(ticket, now)
-        if isinstance(found, Claim):
-            ticket.claim = found
-            queue.running[ticket] = None
-        elif not caller.degrade:
-            if found is not None:
-                raise refusal_of(queue, ticket, found)
-        else:
-            return self._degrade(queue, ticket, found, caller, now)
+        ticket = _ticket(queue, request, caller, now, deadline_mono_s)
+        claim = queue.lane.try_start(ticket, now)
+        if claim is None:
+            return self._must_wait(ticket, caller, now, headers)
+        ticket.claim = claim
+        queue.running[ticket] = None
         return ticket
 
-    def attach(self, ticket: QueueTicket, held: Held, name: str) -> Claim | None:
-        """The delivery of a ticket is there: its claim is handed over; None: hold it, and call `wait`."""
-        payload = ticket.payload
-        assert isinstance(payload, Waiting)
-        payload.held, payload.name = held, name
-        claim, ticket.claim = ticket.claim, None
-        return claim
-
-    def wait(self, ticket: QueueTicket) -> None:
+    def wait(self, ticket: GatewayTicket) -> None:
         """A held delivery is started when its turn comes, perhaps at once."""
-        queue = queue_of(ticket)
+        queue = ticket.queue
         if queue.lane.may_go(ticket):
             queue.pump()
 
-    def leave(self, ticket: QueueTicket, usage: TokenUsage, output_events: int) -> None:
+    def leave(self, ticket: GatewayTicket, usage: TokenUsage, output_events: int) -> None:
         """A request is over, however it ended and wherever it was."""
-        queue = queue_of(ticket)
+        queue = ticket.queue
         claim, ticket.claim = ticket.claim, None
         if claim is not None:  # nobody took it over
             claim.free()
         queue.running.pop(ticket, None)
         output_tokens = usage.output_tokens
-        queue.lane.leave(
-            ticket,
-            input_tokens=usage.input_tokens,
-            output_tokens=output_events if output_tokens is None else output_tokens,
-        )
+        queue.lane.leave(ticket, usage.input_tokens, output_events if output_tokens is None else output_tokens)
         if queue.lane.waiting:
             queue.wake()
 
-    def _degrade(
-        self, queue: ModelQueue, ticket: QueueTicket, found: Refused | None, caller: Caller, now: float
-    ) -> QueueTicket:
-        """It cannot go now: do with it what its tenant has declared for that."""
-        request = request_of(ticket)
-        wait_s = queue.lane.expected_wait_s(ticket.flow, now)
-        step = degrade(caller.degrade, request.requested_model, request.output_limit_tokens, wait_s)
-        group = queue.finder.group(request)
-        cheaper = self._queues.get(step.model or "")
-        if cheaper is not None and step.model is not None and group is not None and caller.may_use(step.model):
-            if found is None:
-                queue.lane.leave(ticket)
-            queue.degraded["model"] = queue.degraded.get("model", 0) + 1
-            return self._enter_cheaper(cheaper, request, step, caller, ticket, now)
-        if found is not None:
-            raise refusal_of(queue, ticket, found)
-        if step.is_refused:
-            retry_after_s = queue.lane.drain.retry_after_s(queue.lane.waiting, now)
-            queue.lane.leave(ticket)
-            queue.refused["ladder"] = queue.refused.get("ladder", 0) + 1
-            message = (
-                f"model {request.requested_model!r} has {queue.lane.waiting} requests waiting, and this tenant's "
-                "requests are refused rather than to wait so long (tenants.<name>.degrade)"
-            )
-            raise RequestError(ErrorCode.SATURATED, message, retry_after_s=retry_after_s)
-        if step.output_tokens is not None and group is not None:
-            queue.degraded["output_tokens"] = queue.degraded.get("output_tokens", 0) + 1
-            note_step(ticket, request.with_output_limit(step.output_tokens), step)
+    def _must_wait(
+        self, ticket: GatewayTicket, caller: Caller, now: float, headers: Mapping[bytes, bytes]
+    ) -> GatewayTicket:
+        """It cannot go now: do what its tenant has declared for that, then let it wait where it has come to."""
+        queue, request = ticket.queue, ticket.request
+        ticket.group, ticket.key = queue.finder.group(request), waits_with(headers)
+        if caller.degrade:
+            wait_s = queue.lane.expected_wait_s(ticket.flow, now)
+            step = degrade(caller.degrade, request.requested_model, request.output_limit_tokens, wait_s)
+            cheaper = self._cheaper(ticket, step, caller)
+            if cheaper is not None:
+                return self._enter_cheaper(cheaper, ticket, step, caller, now)
+            if step.is_refused:
+                raise _ladder_refusal(queue, now)
+            if step.output_tokens is not None and ticket.group is not None:
+                _note_degraded(ticket, request.with_output_limit(step.output_tokens), step, "output_tokens")
+        refused = queue.lane.enter(ticket, now)
+        if refused is not None:
+            raise refusal_of(queue, ticket, refused)
         return ticket
 
+    def _cheaper(self, ticket: GatewayTicket, step: Degraded, caller: Caller) -> ModelQueue | None:
+        """The queue of the cheaper model, where the request can be sent there: not one in an engine's own words."""
+        if step.model is None or ticket.group is None or not caller.may_use(step.model):
+            return None
+        return self._queues.get(step.model)
+
     def _enter_cheaper(
-        self,
-        queue: ModelQueue,
-        request: InferenceRequest,
-        step: Degraded,
-        caller: Caller,
-        before: QueueTicket,
-        now: float,
-    ) -> QueueTicket:
+        self, queue: ModelQueue, before: GatewayTicket, step: Degraded, caller: Caller, now: float
+    ) -> GatewayTicket:
         assert step.model is not None
-        request = request.for_model(step.model)
-        group = queue.finder.group(request)
+        request = before.request.for_model(step.model)
         if step.output_tokens is not None:
             request = request.with_output_limit(step.output_tokens)
-        ticket = QueueTicket(
-            queue.lane.flow(caller.tenant, request.request_class, caller.weight),
-            Waiting(request),
-            now,
-            request.estimated_input_tokens,
-            len(request.body),
-            before.deadline_mono_s,
-            group,
-            before.key,
-        )
-        ticket.queue = queue
-        note_step(ticket, request, step)
-        found = queue.lane.enter(ticket, now)
-        if isinstance(found, Refused):
-            raise refusal_of(queue, ticket, found)
-        if found is not None:
-            ticket.claim = found
+        ticket = _ticket(queue, request, caller, now, before.deadline_mono_s)
+        ticket.group, ticket.key = queue.finder.group(request), before.key
+        before.queue.degraded["model"] = before.queue.degraded.get("model", 0) + 1
+        ticket.degraded = step
+        claim = queue.lane.try_start(ticket, now)
+        if claim is not None:
+            ticket.claim = claim
             queue.running[ticket] = None
+        elif (refused := queue.lane.enter(ticket, now)) is not None:
+            raise refusal_of(queue, ticket, refused)
         return ticket
 
     # --- clocks
@@ -249,7 +202,7 @@ class AdmissionQueue:
         for queue in list(self._limited.values()):
             lane = queue.lane
             for ticket in queue.running:
-                held = held_of(ticket)
+                held = ticket.held if isinstance(ticket, GatewayTicket) else None
                 if held is None:
                     continue
                 lane.charge_output(ticket, held.output_tokens)
@@ -265,7 +218,7 @@ class AdmissionQueue:
         self._refresh()
 
     def _expire(self, queue: ModelQueue, ticket: QueueTicket, now_mono_s: float) -> None:
-        held = held_of(ticket)
+        held = ticket.held if isinstance(ticket, GatewayTicket) else None
         if held is None:
             return
         waited_s, request_class = now_mono_s - ticket.since_mono_s, ticket.flow.request_class
@@ -281,7 +234,7 @@ class AdmissionQueue:
         """Its model is not declared any more: who waits for it gets an answer that says so."""
         for flow in list(queue.lane.iter_flows()):
             for ticket in list(flow.iter_waiting()):
-                held = held_of(ticket)
+                held = ticket.held if isinstance(ticket, GatewayTicket) else None
                 if held is not None:
                     message = f"model {queue.model!r} has just been taken out of the declaration"
                     held.end(RequestError(ErrorCode.NO_READY_ENDPOINT, message))
@@ -303,3 +256,43 @@ class AdmissionQueue:
 
 def _no_endpoints(_pool: str) -> tuple[Endpoint, ...]:
     return ()
+
+
+def _ticket(
+    queue: ModelQueue, request: InferenceRequest, caller: Caller, now: float, deadline_mono_s: float | None
+) -> GatewayTicket:
+    ticket = GatewayTicket(
+        queue.lane.flow(caller.tenant, request.request_class, caller.weight),
+        now,
+        request.estimated_input_tokens,
+        len(request.body),
+        deadline_mono_s,
+    )
+    ticket.request, ticket.queue = request, queue
+    ticket.held = ticket.degraded = None
+    return ticket
+
+
+def _note_degraded(ticket: GatewayTicket, request: InferenceRequest, step: Degraded, what: str) -> None:
+    ticket.request, ticket.degraded = request, step
+    counted = ticket.queue.degraded
+    counted[what] = counted.get(what, 0) + 1
+
+
+def _ladder_refusal(queue: ModelQueue, now: float) -> RequestError:
+    retry_after_s = queue.lane.drain.retry_after_s(queue.lane.waiting, now)
+    queue.refused["ladder"] = queue.refused.get("ladder", 0) + 1
+    message = (
+        f"model {queue.model!r} has {queue.lane.waiting} requests waiting, and this tenant's requests are refused "
+        "rather than to wait so long (tenants.<name>.degrade)"
+    )
+    return RequestError(ErrorCode.SATURATED, message, retry_after_s=retry_after_s)
+
+
+def waits_with(headers: Mapping[bytes, bytes]) -> str | None:
+    """Return what the request has in common with those that wait on it; None: nothing."""
+    for name in KEY_HEADERS:
+        value = headers.get(name)
+        if value:
+            return value[:KEY_BYTES].decode("latin-1")
+    return None

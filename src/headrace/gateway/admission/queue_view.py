@@ -1,9 +1,11 @@
 """The queues of one worker as operators see them: who waits, since when, and why."""
 
+from collections.abc import Iterator
+
 from headrace.domain.queue_status import LONGEST_SHOWN, EndpointRoom, QueueStatus, TenantQueue, WaitingRequest
 from headrace.gateway.admission.core.bands import BANDS
-from headrace.gateway.admission.core.flow import Flow, QueueTicket
-from headrace.gateway.admission.model_queue import ModelQueue, iter_tickets, name_of
+from headrace.gateway.admission.core.flow import Flow
+from headrace.gateway.admission.model_queue import GatewayTicket, ModelQueue
 from headrace.gateway.admission.queue import AdmissionQueue
 from headrace.gateway.endpoints.endpoint import Endpoint
 
@@ -15,7 +17,7 @@ def queue_statuses(queue: AdmissionQueue, now_mono_s: float, now_at: float) -> l
 
 def _status(queue: ModelQueue, endpoints: list[Endpoint], now_mono_s: float, now_at: float) -> QueueStatus:
     lane = queue.lane
-    waiting = sorted(iter_tickets(queue), key=lambda ticket: ticket.since_mono_s)[:LONGEST_SHOWN]
+    waiting = sorted(_iter_tickets(queue), key=lambda ticket: ticket.since_mono_s)[:LONGEST_SHOWN]
     rate = lane.drain.per_s(now_mono_s)
     return QueueStatus(
         model=queue.model,
@@ -81,11 +83,11 @@ def _endpoint(endpoint: Endpoint, now_mono_s: float) -> EndpointRoom:
     )
 
 
-def _waiting(ticket: QueueTicket, now_mono_s: float, now_at: float) -> WaitingRequest:
+def _waiting(ticket: GatewayTicket, now_mono_s: float, now_at: float) -> WaitingRequest:
     waited_s = now_mono_s - ticket.since_mono_s
     deadline = ticket.deadline_mono_s
     return WaitingRequest(
-        request_id=name_of(ticket),
+        request_id=ticket.held.account.request_id if ticket.held is not None else "",
         tenant=ticket.flow.tenant,
         request_class=ticket.flow.request_class.value,
         since_at=now_at - waited_s,
@@ -93,3 +95,10 @@ def _waiting(ticket: QueueTicket, now_mono_s: float, now_at: float) -> WaitingRe
         input_tokens=ticket.input_tokens,
         deadline_in_s=None if deadline is None else round(deadline - now_mono_s, 3),
     )
+
+
+def _iter_tickets(queue: ModelQueue) -> Iterator[GatewayTicket]:
+    for flow in queue.lane.iter_flows():
+        for ticket in flow.iter_waiting():
+            assert isinstance(ticket, GatewayTicket)
+            yield ticket

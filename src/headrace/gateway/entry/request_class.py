@@ -1,4 +1,4 @@
-"""What a request's headers say of how it waits: its class, and what others of its tenant it belongs to."""
+"""How urgent a request is: what its headers say, else its tenant's own class."""
 
 from collections.abc import Mapping
 
@@ -7,10 +7,6 @@ from headrace.domain.request import RequestClass
 from headrace.domain.tenant import Caller
 
 CLASS_HEADER = b"x-headrace-class"
-KEY_HEADERS = (b"x-headrace-conversation", b"idempotency-key")
-"""Requests of one tenant with the same value of one of these wait on one another."""
-KEY_BYTES = 128
-"""Longer values are cut: they only need to tell conversations apart."""
 _BY_NAME = {each.value.encode("ascii"): each for each in RequestClass}
 
 
@@ -27,12 +23,3 @@ def class_of(headers: Mapping[bytes, bytes], caller: Caller) -> RequestClass:
         message = f"{CLASS_HEADER.decode()} must be one of {', '.join(each.value for each in RequestClass)}"
         raise RequestError(ErrorCode.INVALID_REQUEST, message)
     return found
-
-
-def waits_with(headers: Mapping[bytes, bytes]) -> str | None:
-    """Return what the request has in common with those that wait on it; None: nothing."""
-    for name in KEY_HEADERS:
-        value = headers.get(name)
-        if value:
-            return value[:KEY_BYTES].decode("latin-1")
-    return None

@@ -23,7 +23,7 @@ SLACK = 64
 
 
 class QueueTicket:
-    """One request in a queue, and later in service.
+    """One request in a queue, and later in service. The shell's own kind of it holds the request itself.
 
     Units: tokens, monotonic seconds. By position, as one is made for each request.
     """
@@ -38,8 +38,6 @@ class QueueTicket:
         "input_tokens",
         "is_waiting",
         "key",
-        "payload",
-        "queue",
         "since_mono_s",
         "was_queued",
         "withdrawals",
@@ -48,7 +46,6 @@ class QueueTicket:
     def __init__(
         self,
         flow: "Flow",
-        payload: object,
         since_mono_s: float,
         input_tokens: int = 0,
         body_bytes: int = 0,
@@ -57,8 +54,6 @@ class QueueTicket:
         key: str | None = None,
     ) -> None:
         self.flow = flow
-        self.payload = payload
-        """The shell's own."""
         self.since_mono_s = since_mono_s
         self.input_tokens = input_tokens
         self.body_bytes = body_bytes
@@ -68,8 +63,6 @@ class QueueTicket:
         """Requests of one group can go to the same endpoints: where one finds no room, none does. None: on its own."""
         self.key = key
         """Conversation or idempotency key: those of one tenant with the same key wait on one another."""
-        self.queue: object = None
-        """The shell's own: which queue it is in."""
         self.claim: Claim | None = None
         """Its place at an endpoint, until whoever sends it takes it over."""
         self.is_waiting = False
@@ -93,6 +86,7 @@ class Flow:
         "_order",
         "_queue",
         "counter",
+        "heap",
         "in_service",
         "is_listed",
         "request_class",
@@ -103,8 +97,12 @@ class Flow:
         "weight",
     )
 
-    def __init__(self, tenant: str, request_class: RequestClass, weight: float, *, deadline_first: bool) -> None:
+    def __init__(
+        self, tenant: str, request_class: RequestClass, weight: float, heap: "FlowHeap", *, deadline_first: bool
+    ) -> None:
         self.tenant = tenant
+        self.heap = heap
+        """Its band's."""
         self.request_class = request_class
         self.weight = weight
         self.counter = 0.0
@@ -194,7 +192,7 @@ class FlowHeap:
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, int, Flow]] = []
         self._order = 0
-        self._floor = 0.0
+        self.floor = 0.0
         """The counter of the flow that was served last."""
 
     def enter(self, flow: Flow, *, is_back: bool = False) -> None:
@@ -204,12 +202,9 @@ class FlowHeap:
         """
         least = self.least()
         if not is_back:
-            flow.counter = max(flow.counter, self._floor if least is None else max(self._floor, least.counter))
+            flow.counter = max(flow.counter, self.floor if least is None else max(self.floor, least.counter))
         if not flow.is_listed:
             self._push(flow, rank=0)
-
-    def served(self, flow: Flow) -> None:
-        self._floor = max(self._floor, flow.counter)
 
     def iter_least(self) -> Iterator[Flow]:
         """Yield the flows from the least served on, at most LOOKS of them; the heap is whole again afterwards."""

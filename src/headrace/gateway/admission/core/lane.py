@@ -65,7 +65,7 @@ class Refused:
 class Find(Protocol):
     """Routing, as a queue sees it."""
 
-    def __call__(self, ticket: QueueTicket, *, is_light: bool, is_contended: bool) -> Place | None:
+    def __call__(self, ticket: QueueTicket, is_light: bool, is_contended: bool, /) -> Place | None:
         """Return the best endpoint that has room for the ticket; None: none has."""
         ...
 
@@ -113,7 +113,8 @@ class Lane:
         """Return where a tenant's requests of a class stand; its weight may have changed since."""
         flow = self._flows.get((tenant, request_class))
         if flow is None:
-            flow = Flow(tenant, request_class, weight, deadline_first=self.rules.deadline_first)
+            heap = self._bands[request_class].heap
+            flow = Flow(tenant, request_class, weight, heap, deadline_first=self.rules.deadline_first)
             self._flows[tenant, request_class] = flow
         elif flow.weight != weight:
             if flow.waiting or flow.in_service:
@@ -121,29 +122,35 @@ class Lane:
             flow.weight = weight
         return flow
 
-    def enter(self, ticket: QueueTicket, now_mono_s: float) -> Claim | Refused | None:
-        """A request has come: its claim where it may start now, why not where the queue is full, None where it waits.
-
-        Where it waits and `may_go` says so, `pump` must be called next.
-        """
+    def try_start(self, ticket: QueueTicket, now_mono_s: float) -> Claim | None:
+        """A request has come: return its claim where it may start now; where not, `enter` or forget it."""
         flow = ticket.flow
         flow.seen_mono_s = now_mono_s
         if flow is not self._last:
             self._last, self._other = flow, self._last
-        if not self.waiting:
+        if self.waiting:
+            return None
+        place = self._find(ticket, False, True)  # room for anybody, which is the common case
+        if place is None:
             rival = self._rival(flow, now_mono_s)
-            place = self._find(ticket, is_light=self._is_light(flow, rival), is_contended=rival is not None)
-            if place is not None:
-                if not flow.in_service:
-                    self._active_weight += flow.weight
-                return self._serve(ticket, place)
+            place = self._find(ticket, self._is_light(flow, rival), rival is not None)
+            if place is None:
+                return None
+        if not flow.in_service:
+            self._active_weight += flow.weight
+        return self._serve(ticket, place)
+
+    def enter(self, ticket: QueueTicket, now_mono_s: float) -> Refused | None:
+        """It may not start now: it waits from now on, or its queue is full.
+
+        Where it waits and `may_go` says so, `pump` must be called next.
+        """
         refused = self._check_bounds(ticket, now_mono_s)
-        if refused is not None:
-            return refused
-        self._wait(ticket, now_mono_s)
-        if ticket.key is not None:
-            self._inherit(ticket, now_mono_s)
-        return None
+        if refused is None:
+            self._wait(ticket, now_mono_s)
+            if ticket.key is not None:
+                self._inherit(ticket, now_mono_s)
+        return refused
 
     @staticmethod
     def may_go(ticket: QueueTicket) -> bool:
@@ -151,7 +158,7 @@ class Lane:
         first = ticket.flow.first()
         return first is None or first is ticket or first.group is None or ticket.group is None or ticket.key is not None
 
-    def leave(self, ticket: QueueTicket, *, input_tokens: int | None = None, output_tokens: int | None = None) -> None:
+    def leave(self, ticket: QueueTicket, input_tokens: int | None = None, output_tokens: int | None = None) -> None:
         """A request is over, whether it waited or ran; what the engine counted replaces what was estimated."""
         flow = ticket.flow
         if ticket.is_waiting:
@@ -162,7 +169,11 @@ class Lane:
             if flow.request_class is OFFLINE:
                 self._offline.pop(ticket, None)
             if output_tokens is not None:
-                self.charge_output(ticket, output_tokens)
+                gained = output_tokens - ticket.charged_output_tokens
+                if self.waiting:
+                    self.charge_output(ticket, output_tokens)
+                elif gained > 0:
+                    flow.counter += gained * OUTPUT_WEIGHT / flow.weight
             if input_tokens is not None and input_tokens != ticket.input_tokens:
                 flow.charge(float(input_tokens - ticket.input_tokens))  # no service that a band would be owed for
         if not flow.in_service and not flow.waiting:
@@ -200,7 +211,6 @@ class Lane:
             band = self._bands[ticket.flow.request_class]
             self._unwait(ticket)
             band.unserved_since_mono_s = now_mono_s
-            band.heap.served(ticket.flow)
             if self.waiting > band.waiting:
                 ticket.withdrawals = WITHDRAWALS  # its turn although others wait: they do not take it back
             yield ticket, self._serve(ticket, place)
@@ -272,7 +282,7 @@ class Lane:
                     group = ticket.group
                     if group is not None and (group in full or (not is_light and group in full_for_heavy)):
                         continue
-                    place = self._find(ticket, is_light=is_light, is_contended=is_contended)
+                    place = self._find(ticket, is_light, is_contended)
                     if place is not None:
                         return ticket, place
                     if group is not None:
@@ -285,11 +295,13 @@ class Lane:
         self.in_service += 1
         flow.in_service += 1
         tokens = ticket.input_tokens
+        heap = flow.heap
+        if flow.counter > heap.floor:
+            heap.floor = flow.counter
         if self.waiting:
             self._charge(flow, float(tokens))
         else:
             flow.counter += tokens / flow.weight
-            self._bands[flow.request_class].heap.served(flow)
         if flow.request_class is OFFLINE:
             self._offline[ticket] = None
         return Claim(place, tokens)

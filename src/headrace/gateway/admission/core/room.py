@@ -106,7 +106,7 @@ def headroom_of(limit: int, ratio: float) -> int:
     return int(limit * ratio + 0.5)
 
 
-def has_room(place: Place, input_tokens: int, *, is_light: bool, is_contended: bool, headroom_ratio: float) -> bool:
+def has_room(place: Place, input_tokens: int, is_light: bool, is_contended: bool, headroom_ratio: float) -> bool:
     """Tell whether `place` may be given one more request of `input_tokens`.
 
     `is_light`: its tenant has less than its share, so that the headroom is for it. `is_contended`: others use the pool
@@ -116,7 +116,7 @@ def has_room(place: Place, input_tokens: int, *, is_light: bool, is_contended: b
     if not in_flight:
         return True
     limit = load.sequences_limit
-    if limit is not None:
+    if limit is not None and in_flight * 2 >= limit:  # the headroom is at most half
         if in_flight >= limit:
             return False
         if is_contended and not is_light and in_flight >= limit - headroom_of(limit, headroom_ratio):

@@ -211,20 +211,20 @@ def test_a_full_queue_refuses_and_names_the_bound(bound: QueueBound, changes: di
     pool = FakePool(1, **changes)
     pool.come(body_bytes=10)
     first, _second = pool.come(body_bytes=10), pool.come(body_bytes=10)
-    refused = pool.lane.enter(pool.ticket(body_bytes=10), 0.0)
+    refused = pool.enter(pool.ticket(body_bytes=10), 0.0)
     assert isinstance(refused, Refused)
     assert (refused.bound, refused.limit, refused.used) == (bound, *((2, 2) if "requests" in bound.value else (20, 20)))
     pool.lane.leave(first)
-    assert pool.lane.enter(pool.ticket(body_bytes=10), 0.0) is None
+    assert pool.enter(pool.ticket(body_bytes=10), 0.0) is None
 
 
 def test_a_bound_of_zero_lets_nobody_wait():
     """A queue of length 0 only refuses what cannot start at once."""
     pool = FakePool(1, tenant_requests=0)
     pool.come()
-    assert isinstance(pool.lane.enter(pool.ticket(), 0.0), Refused)
+    assert isinstance(pool.enter(pool.ticket(), 0.0), Refused)
     pool.finish_first()
-    assert isinstance(pool.lane.enter(pool.ticket(), 0.0), Claim)
+    assert isinstance(pool.enter(pool.ticket(), 0.0), Claim)
 
 
 def test_who_waits_too_long_is_named():

@@ -19,7 +19,7 @@ def reading(running: float | None, waiting: float | None = 0.0, *, ours: int = 0
 
 
 def ask(place: FakePlace, tokens: int = 10, *, light: bool = False, contended: bool = True, ratio: float = 0.0) -> bool:
-    return has_room(place, tokens, is_light=light, is_contended=contended, headroom_ratio=ratio)
+    return has_room(place, tokens, light, contended, ratio)
 
 
 def test_nothing_known_is_no_limit():

@@ -12,8 +12,10 @@ import msgspec
 from headrace.domain.request import ApiDialect
 from headrace.gateway.routing.core.chain import Bytes
 
-_FIRST_MESSAGE = re.compile(rb'\[\s*\{[^{}\[\]"]*(?:"(?:[^"\\]|\\.)*"[^{}\[\]"]*)*\}\s*,?')
+_FIRST_MESSAGE = re.compile(rb'\[\s*\{[^{}\[\]"]*(?:"[^"\\]*(?:\\.[^"\\]*)*"[^{}\[\]"]*)*\}\s*,?')
 """The first message, where it has no part that is itself a list or object."""
+LONGEST_SYSTEM_BYTES = 65_536
+"""A first message that does not end by then is not looked for further: tools lead. Bounds what a caller can cost."""
 _SYSTEM_ROLE = re.compile(rb'"role"\s*:\s*"(?:system|developer)"')
 
 CHAT, COMPLETIONS, RESPONSES, MESSAGES = (
@@ -43,7 +45,7 @@ def prompt_parts(fields: Mapping[str, msgspec.Raw], dialect: ApiDialect) -> tupl
 
 
 def _with_tools(messages: memoryview, tools: memoryview) -> tuple[Bytes, ...]:
-    found = _FIRST_MESSAGE.match(messages)
+    found = _FIRST_MESSAGE.match(messages[:LONGEST_SYSTEM_BYTES])
     if found is None or _SYSTEM_ROLE.search(messages[: found.end()]) is None:
         return (tools, messages)
     rest = messages[found.end() :]

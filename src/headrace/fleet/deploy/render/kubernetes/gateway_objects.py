@@ -160,7 +160,10 @@ def _container(cluster: Cluster, gateway: GatewayWorkload) -> Tree:
             "args": ["--config", GATEWAY_FILE],
             "env": [
                 Noted({"name": "HEADRACE_CONFIG", "value": GATEWAY_FILE}, "for commands that are run beside it"),
-                {"name": "HEADRACE_STATE_DIR", "value": str(gateway.state_dir)},
+                Noted(
+                    {"name": "HEADRACE_STATE_DIR", "value": str(gateway.state_dir / "state")},
+                    "a folder of its own within the volume, whose own belongs to root",
+                ),
                 {"name": "HEADRACE_CACHE_DIR", "value": "/tmp/headrace"},  # noqa: S108 # the pod's own
                 *secrets,
             ],

@@ -12,7 +12,7 @@ import msgspec
 from headrace.domain.request import ApiDialect
 from headrace.gateway.routing.core.chain import Bytes
 
-_FIRST_MESSAGE = re.compile(rb'\[\s*\{[^{}\[\]"]*(?:"[^"\\]*(?:\\.[^"\\]*)*"[^{}\[\]"]*)*\}\s*,?')
+_FIRST_MESSAGE = re.compile(rb'\[\s*+\{[^{}\[\]"]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^{}\[\]"]*+)*+\}\s*+,?+')
 """The first message, where it has no part that is itself a list or object."""
 LONGEST_SYSTEM_BYTES = 65_536
 """A first message that does not end by then is not looked for further: tools lead. Bounds what a caller can cost."""

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from headrace.catalog.images import EngineImage, find_image, known_versions
+from headrace.catalog.images import EngineImage, find_image
 from headrace.declaration.model import Declaration, Pool
 from headrace.domain.endpoint import EngineKind
 from headrace.engines.contract import Launch, ReplicaSpec
-from headrace.engines.declared import say_problem
 from headrace.engines.registry import driver_for
 from headrace.fleet.deploy.render.core.health import expected_load_s, health_paths
 from headrace.fleet.deploy.render.core.model import (
@@ -20,16 +19,14 @@ from headrace.fleet.deploy.render.core.model import (
     ImageChoice,
     OwnAddress,
     Port,
-    RenderNote,
     SecretVariable,
-    Severity,
     TextFile,
     Weights,
     Workload,
 )
-from headrace.fleet.deploy.render.core.multi_node import node_notes, nodes_of
+from headrace.fleet.deploy.render.core.multi_node import nodes_of
 from headrace.fleet.deploy.render.core.site import FIRST_PORT, PORTS_OF_A_POOL, Site
-from headrace.fleet.deploy.render.core.weights import weights_notes, weights_of
+from headrace.fleet.deploy.render.core.weights import weights_of
 
 GIB = 2**30
 HOME = "home"
@@ -38,7 +35,6 @@ SHM_BYTES, SHM_SEVERAL_BYTES = GIB, 16 * GIB
 remedy."""
 
 REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
-ANY_REFERENCE = re.compile(r"\$\{(?:env|file):")
 OWN_ADDRESS_VARIABLES = frozenset({"VLLM_NIXL_SIDE_CHANNEL_HOST"})
 """Where an engine wants the address at which others reach it."""
 
@@ -103,70 +99,8 @@ def gpus_of(pool: Pool) -> int:
     return pool.options.parallel.devices
 
 
-def pool_notes(declaration: Declaration, plan: PoolPlan, site: Site) -> Iterator[RenderNote]:
-    """Yield what of a pool cannot be rendered, or only in part."""
-    name, pool = plan.name, plan.pool
-    spec = _spec(declaration, plan, site, number=0)
-    for problem in driver_for(pool.engine).check_options(spec):
-        yield RenderNote(
-            severity=Severity.ERROR,
-            key=".".join(("pools", name, *map(str, problem.key))),
-            message=say_problem(problem).rstrip("."),
-        )
-    yield from weights_notes(declaration, name)
-    yield from node_notes(name, pool, plan.gpus)
-    yield from _secret_notes(name, pool)
-    if site.is_container:
-        yield from _image_notes(plan)
-    elif plan.pool.options.runtime.python is None and not plan.pool.options.runtime.command:
-        yield RenderNote(
-            severity=Severity.WARNING,
-            key=f"pools.{name}.runtime",
-            message=f"names no program: {PROGRAMS[pool.engine][0]} is looked up where systemd looks",
-            hint="Give runtime.python or runtime.command with an absolute path",
-        )
-    if pool.threads is None and not plan.gpus and "threads" in driver_for(pool.engine).options:
-        yield RenderNote(
-            severity=Severity.WARNING,
-            key=f"pools.{name}.threads",
-            message="is not declared: 1 is rendered, since the cores of the machine it is for are not known here",
-            hint="Give it the cores that one replica may use",
-        )
-    expected = _expected_load_s(pool, weights_of(declaration, name, site))
-    if pool.load_timeout_s < expected:
-        yield RenderNote(
-            severity=Severity.WARNING,
-            key=f"pools.{name}.load_timeout_s",
-            message=f"is {pool.load_timeout_s:g}, but loading is expected to take {expected:.0f} s",
-        )
-
-
-def _secret_notes(name: str, pool: Pool) -> Iterator[RenderNote]:
-    for variable, text in pool.options.runtime.env.items():
-        if ANY_REFERENCE.search(text) and not REFERENCE.fullmatch(text):
-            yield RenderNote(
-                severity=Severity.ERROR,
-                key=f"pools.{name}.runtime.env.{variable}",
-                message="holds a reference within other text, which cannot be rendered without showing it",
-                hint="Make the whole value one ${env:NAME}",
-            )
-
-
-def _image_notes(plan: PoolPlan) -> Iterator[RenderNote]:
-    container = plan.pool.container
-    if container.image is not None or _known_image(plan) is not None:
-        return
-    versions = ", ".join(known_versions(plan.pool.engine)) or "none"
-    asked = f"{container.engine_version} is" if container.engine_version else "has no image for CPUs that is"
-    yield RenderNote(
-        severity=Severity.ERROR,
-        key=f"pools.{plan.name}.container.engine_version",
-        message=f"{plan.pool.engine.value} {asked} not among the versions whose image is known: {versions}",
-        hint="Give container.image",
-    )
-
-
-def _known_image(plan: PoolPlan) -> EngineImage | None:
+def known_image(plan: PoolPlan) -> EngineImage | None:
+    """Return the engine's own image of the declared version; None where none is known."""
     device = "gpu" if plan.gpus else "cpu"
     return find_image(plan.pool.engine, device, plan.pool.container.engine_version)
 
@@ -178,7 +112,7 @@ def make_workload(declaration: Declaration, plan: PoolPlan, site: Site, *, numbe
     """
     name, pool = plan.name, plan.pool
     image = _image(declaration, plan) if site.is_container else WITHOUT_IMAGE
-    spec = _spec(declaration, plan, site, number=number, command=image.command)
+    spec = spec_of(declaration, plan, site, number=number, command=image.command)
     launch = driver_for(pool.engine).launch(spec)
     weights = weights_of(declaration, name, site)
     disaggregation = pool.options.disaggregation
@@ -203,15 +137,16 @@ def make_workload(declaration: Declaration, plan: PoolPlan, site: Site, *, numbe
         shm_bytes=_shm_bytes(plan),
         stop_s=pool.stop_s,
         load_timeout_s=pool.load_timeout_s,
-        expected_load_s=_expected_load_s(pool, weights),
+        expected_load_s=load_s_of(pool, weights),
         placement=pool.placement,
         notes=launch.notes,
     )
 
 
-def _spec(
+def spec_of(
     declaration: Declaration, plan: PoolPlan, site: Site, *, number: int, command: tuple[str, ...] = ()
 ) -> ReplicaSpec:
+    """Resolve a replica for its driver; `command` are the words that start the engine in its image."""
     name, pool = plan.name, plan.pool
     weights = weights_of(declaration, name, site)
     model = declaration.models[pool.model].for_engine(pool.engine)
@@ -247,7 +182,7 @@ def _spec(
 
 def _image(declaration: Declaration, plan: PoolPlan) -> ImageChoice:
     container, key = plan.pool.container, f"pools.{plan.name}.container"
-    known = _known_image(plan) or find_image(plan.pool.engine, "gpu")
+    known = known_image(plan) or find_image(plan.pool.engine, "gpu")
     assert known is not None, "every engine that headrace starts has an image"
     user, why = _user(declaration, plan, known)
     if container.image is not None:
@@ -320,6 +255,7 @@ def _ports(spec: ReplicaSpec) -> Iterator[Port]:
         yield Port(name="kv-transfer", number=spec.transfer_port, origin=f"pools.{spec.pool}.disaggregation")
 
 
-def _expected_load_s(pool: Pool, weights: tuple[Weights, ...]) -> float:
+def load_s_of(pool: Pool, weights: tuple[Weights, ...]) -> float:
+    """Return how long a start is expected to take."""
     known = [one.weight_bytes for one in weights if one.weight_bytes is not None]
     return expected_load_s(pool.engine, sum(known), pool.placement.read_bytes_per_s)

@@ -7,9 +7,10 @@ from pathlib import PurePosixPath
 from headrace import __version__
 from headrace.declaration.addresses import is_loopback, parse_listen
 from headrace.declaration.model import Declaration
-from headrace.fleet.deploy.render.core.engine_workloads import PoolPlan, make_workload, own_pools, pool_notes
+from headrace.fleet.deploy.render.core.engine_workloads import PoolPlan, make_workload, own_pools
 from headrace.fleet.deploy.render.core.gateway_declaration import Reach, gateway_declaration
 from headrace.fleet.deploy.render.core.model import GatewayWorkload, RenderNote, Severity, Workload
+from headrace.fleet.deploy.render.core.pool_notes import pool_notes
 from headrace.fleet.deploy.render.core.site import Site
 
 POSTGRES_PASSWORD = "HEADRACE_POSTGRES_PASSWORD"  # noqa: S105 # a variable's name

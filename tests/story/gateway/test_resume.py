@@ -216,8 +216,8 @@ async def test_what_would_not_be_the_same_ends_with_its_reason(begin: Callable[.
     assert await pair.counted("headrace_resumes_total") == 0
 
 
-async def test_a_schema_is_gone_on_with_where_the_engine_replays_it(begin: Callable[..., Any]) -> None:
-    """llama.cpp is proved to hold old and new words together to a schema; greedy answers do not need their seed."""
+async def test_a_seed_of_a_greedy_answer_is_no_bar(begin: Callable[..., Any]) -> None:
+    """Greedy answers do not depend on it."""
     pair: Pair = await begin(DialectKind.LLAMACPP)
     pair.break_streams()
     assert_one_answer(await pair.tell(seed=7), said())

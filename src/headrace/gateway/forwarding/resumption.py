@@ -53,7 +53,7 @@ def may_move(request: InferenceRequest, watch: StreamWatch, settings: ResumeSett
     """Whether a stream that is well may be taken from its engine, to go on at another."""
     if watch.kept is None or isinstance(watch.had(), ResumeBar):
         return False
-    return find_bar(request.fields, allows_seeded=settings.seeded, replays_schemas=False) is None
+    return find_bar(request.fields, allows_seeded=settings.seeded) is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,19 +190,14 @@ class Resumption:
             return ResumeBar.OFF
         if self.request.dialect not in RESUMABLE:
             return ResumeBar.API
-        bar = find_bar(self.request.fields, allows_seeded=self.settings.seeded, replays_schemas=True)
+        bar = find_bar(self.request.fields, allows_seeded=self.settings.seeded)
         return bar or self.bar
 
     def _prepare(self, endpoint: Endpoint) -> ResumeBar | None:
         """Make body and seam for an endpoint, or say why it cannot go on there."""
         row = endpoint.driver.dialect.continuation
-        fact = row.grammar_replays
-        replays = fact.holds and fact.proved_by is not None
         if not endpoint.plan.is_resumed:
             return ResumeBar.OFF
-        bar = find_bar(self.request.fields, allows_seeded=self.settings.seeded, replays_schemas=replays)
-        if bar is not None:
-            return bar
         try:
             check_row(row, self.request.dialect)
             first = attempt_body(self.request, endpoint, self.caller)

@@ -56,24 +56,23 @@ NEUTRAL: Mapping[str, tuple[ResumeBar, tuple[Any, ...]]] = MappingProxyType(
         ),
     }
 )
-"""Fields that bar a resume unless they are null or have one of these values: `tool_choice` counts beside tools only."""
+"""Fields that bar a resume unless they are null or have one of these values: `tool_choice` counts beside tools only.
+
+Constraints bar it even where an engine holds old and new words together to a schema: llama.cpp b11549 was seen to
+generate the fence of a code block before the JSON and to hide it: what the caller has is not what the model said.
+"""
 
 _NULL = msgspec.Raw(b"null")
 _KNOWN = SURVIVING | {"seed", "stream_options", "chat_template_kwargs"} | NEUTRAL.keys()
 
 
-def find_bar(fields: Fields, *, allows_seeded: bool, replays_schemas: bool) -> ResumeBar | None:
-    """Return why a stream with these fields may not be resumed; None: it may.
-
-    `replays_schemas`: the engine is proved to hold old and new words together to a JSON schema.
-    """
+def find_bar(fields: Fields, *, allows_seeded: bool) -> ResumeBar | None:
+    """Return why a stream with these fields may not be resumed; None: it may."""
     for name, raw in fields.items():
         if name in SURVIVING or raw == _NULL:
             continue
         value: Any = msgspec.json.decode(raw)
         bar = _bar_of(name, value)
-        if bar is ResumeBar.STRUCTURED and replays_schemas and _is_json_schema(name, value):
-            continue
         if bar is ResumeBar.SEED and (allows_seeded or _is_greedy(fields)):
             continue
         if bar is not None:
@@ -101,14 +100,6 @@ def _bar_of(name: str, value: Any) -> ResumeBar | None:
         text = msgspec.json.encode(value)
         return ResumeBar.REASONING if b"think" in text or b"reason" in text else None
     return ResumeBar.FIELD
-
-
-def _is_json_schema(name: str, value: object) -> bool:
-    return (
-        name == "response_format"
-        and isinstance(value, dict)
-        and cast("dict[str, object]", value).get("type") == "json_schema"
-    )
 
 
 def _is_greedy(fields: Fields) -> bool:

@@ -9,9 +9,9 @@ from headrace.gateway.forwarding.core.bars import BAR_TEXT, ResumeBar
 from headrace.gateway.forwarding.core.resumable import find_bar, may_be_resumable
 
 
-def bar_of(*, allows_seeded: bool = False, replays_schemas: bool = False, **fields: Any) -> ResumeBar | None:
+def bar_of(*, allows_seeded: bool = False, **fields: Any) -> ResumeBar | None:
     raw = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in fields.items()}
-    return find_bar(raw, allows_seeded=allows_seeded, replays_schemas=replays_schemas)
+    return find_bar(raw, allows_seeded=allows_seeded)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,7 @@ def test_plain_requests_are_not_barred(fields: dict[str, Any]) -> None:
         ({"stream_options": {"include_usage": True, "continuous_usage_stats": True}}, ResumeBar.FIELD),
         ({"chat_template_kwargs": {"enable_thinking": False}}, ResumeBar.REASONING),
         ({"guided_regex": "a+"}, ResumeBar.STRUCTURED),
+        ({"response_format": {"type": "json_schema", "json_schema": {}}}, ResumeBar.STRUCTURED),
         ({"a_field_of_tomorrow": 0}, ResumeBar.FIELD),
     ],
 )
@@ -52,15 +53,6 @@ def test_a_seed_bars_sampling_alone() -> None:
     assert bar_of(seed=1) is ResumeBar.SEED
     assert bar_of(seed=1, temperature=0.5) is ResumeBar.SEED
     assert bar_of(seed=1, temperature=0.5, allows_seeded=True) is None
-
-
-def test_a_schema_is_no_bar_where_it_is_replayed() -> None:
-    """Only as `response_format`, the form that is proved."""
-    schema = {"type": "json_schema", "json_schema": {"name": "a", "schema": {}}}
-    assert bar_of(response_format=schema) is ResumeBar.STRUCTURED
-    assert bar_of(response_format=schema, replays_schemas=True) is None
-    assert bar_of(response_format={"type": "json_object"}, replays_schemas=True) is ResumeBar.STRUCTURED
-    assert bar_of(json_schema={}, replays_schemas=True) is ResumeBar.STRUCTURED
 
 
 def test_the_first_look_goes_by_names() -> None:

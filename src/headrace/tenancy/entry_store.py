@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, delete, select, update
 from sqlalchemy.engine import RowMapping
+from sqlalchemy.exc import IntegrityError
 
 from headrace.database.connect import Database
 from headrace.database.tables import CHANGES, SUSPENSIONS, TENANCY_ENTRIES
@@ -58,13 +59,11 @@ class EntryStore:
         """Store a fresh entry. Raises: ConflictError where there is one of this name."""
         now_at = self._clock.wall_at().timestamp()
         with self._database.writing() as connection:
-            if _find_entry(connection, kind, name) is not None:
-                raise ConflictError(f'{kind.value} "{name}" exists already')
-            connection.execute(
-                TENANCY_ENTRIES.insert().values(
-                    kind=kind.value, name=name, body=_text(body), version=1, created_at=now_at, changed_at=now_at
-                )
-            )
+            values = {"body": _text(body), "version": 1, "created_at": now_at, "changed_at": now_at}
+            try:
+                connection.execute(TENANCY_ENTRIES.insert().values(kind=kind.value, name=name, **values))
+            except IntegrityError as error:  # the key decides, not a look before: two may come at once
+                raise ConflictError(f'{kind.value} "{name}" exists already') from error
             self._note(connection, by, f"{kind.value}.create", name, _tenant_of(kind, name), None, body)
             entry = _find_entry(connection, kind, name)
         assert entry is not None
@@ -106,6 +105,7 @@ class EntryStore:
     def suspend(self, level: Level, name: str, reason: str, *, tenant: str | None, by: Principal) -> Suspension:
         """Refuse an organisation, tenant or project; doing it twice keeps the first time and the last reason."""
         with self._database.writing() as connection:
+            connection.execute(_COUNT_CHANGE)  # first, since it makes others who suspend wait for this one
             before = _find_suspension(connection, level, name)
             if before is None:
                 connection.execute(

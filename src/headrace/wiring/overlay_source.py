@@ -3,7 +3,6 @@
 The copy in run/known-tenants.json carries it over a restart: a suspended tenant stays suspended.
 """
 
-import os
 from pathlib import Path
 
 import msgspec
@@ -13,6 +12,7 @@ from headrace.database.url import DatabaseError
 from headrace.settings import Settings
 from headrace.tenancy.entry_store import EntryStore
 from headrace.tenancy.overlay import NOTHING, TenancyOverlay
+from headrace.whole_file import write_whole
 
 log = structlog.get_logger("headrace.supervisor")
 
@@ -49,12 +49,8 @@ class OverlaySource:
         return self._overlay
 
     def _remember(self, overlay: TenancyOverlay) -> None:
-        draft = self._file.with_name(f".{self._file.name}.{os.getpid()}")
         try:
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.write(msgspec.json.encode(overlay))
-            draft.replace(self._file)
+            write_whole(self._file, msgspec.json.encode(overlay))
         except OSError as error:
             log.warning("known tenants cannot be kept for a restart", reason=str(error))
 

@@ -5,7 +5,6 @@ What came is kept in run/, so that a restart does not depend on the issuer; thes
 
 import asyncio
 import contextlib
-import os
 import ssl
 from collections.abc import Mapping
 from hashlib import sha256
@@ -23,6 +22,7 @@ from headrace.gateway.identity.core.key_refresh import KeyRefresh
 from headrace.gateway.identity.public_keys import JwksError, read_jwks
 from headrace.gateway.identity.tokens import Issuer, TokenDesk
 from headrace.gateway.tasks import spawn
+from headrace.whole_file import write_whole
 
 DOCUMENT_BYTES = 1 << 20
 """Longest document that is read; a JWKS has a few kilobytes."""
@@ -149,14 +149,9 @@ class IssuerWatch:
         return self._folder / f"jwks-{sha256(plan.issuer.encode()).hexdigest()[:16]}.json"
 
     def _keep(self, plan: IssuerPlan, document: bytes) -> None:
-        path = self._file(plan)
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
         kept = _Kept(issuer=plan.issuer, fetched_at=self._clock.wall_s(), document=msgspec.Raw(document))
         try:
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.write(msgspec.json.encode(kept))
-            draft.replace(path)
+            write_whole(self._file(plan), msgspec.json.encode(kept))
         except OSError as error:
             log.warning("keys of an issuer cannot be kept for a restart", issuer=plan.name, reason=str(error))
 

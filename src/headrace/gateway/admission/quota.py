@@ -3,7 +3,7 @@
 The shell of `core/purse.py`: makes purses of plan and callers, knows prices and speeds, learns how long answers are.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
@@ -77,6 +77,7 @@ class Quota:
     def __init__(self, meters: MeterFactory) -> None:
         self._meters = meters
         self._plan = TenancyPlan()
+        self._keys: Sequence[KeyRecord] = ()
         self._levels: dict[tuple[Level, str], LimitSet] = {}
         self._purses: dict[KeyId, tuple[Caller, Purse]] = {}
         self._tickets: set[Ticket] = set()
@@ -103,15 +104,19 @@ class Quota:
         """Count by other meters; before the first plan."""
         self._meters = meters
 
-    def adopt(self, plan: GatewayPlan, keys: Iterable[KeyRecord], now_mono_s: float) -> None:
+    def adopt(self, plan: GatewayPlan, keys: Sequence[KeyRecord], now_mono_s: float) -> None:
         """Put a plan's limits in force. What is in work goes on and stays counted; meters keep their counts."""
-        tenancy = plan.tenancy
-        self._plan, self._limit = tenancy, plan.limits.in_flight
-        self._levels = dict(_levels(tenancy))
-        self._tariffs = {price.model: Tariff(price, tenancy.price_version) for price in tenancy.prices}
+        self._limit = plan.limits.in_flight
         self._lengths = {model: self._lengths.get(model) or OutputLengths() for model in plan.models}
         self._adopt_speeds(plan)
-        self.forget_callers()
+        if plan.tenancy != self._plan or keys is not self._keys:  # most plans change endpoints, and nothing here
+            self._plan, self._keys = plan.tenancy, keys
+            self._adopt_tenancy(plan.tenancy, keys, now_mono_s)
+
+    def _adopt_tenancy(self, tenancy: TenancyPlan, keys: Sequence[KeyRecord], now_mono_s: float) -> None:
+        self._levels = dict(_levels(tenancy))
+        self._tariffs = {price.model: Tariff(price, tenancy.price_version) for price in tenancy.prices}
+        self._purses = {}
         own = (((Level.KEY, key.key_id), key.limits) for key in keys if key.limits.amounts)
         declared = (LimitId(*owner, unit) for owner, limits in (*self._levels.items(), *own) for unit in limits.amounts)
         self._meters.keep_only(frozenset(declared))
@@ -132,10 +137,6 @@ class Quota:
         for one in spent:
             self._meters.raise_spent(LimitId(one.level, one.name, one.unit), one.nanos, one.period_start_at)
 
-    def forget_callers(self) -> None:
-        """Make purses anew: keys or plan have changed."""
-        self._purses = {}
-
     def _adopt_speeds(self, plan: GatewayPlan) -> None:
         speeds: dict[str, PoolSpeed] = {}
         for pool in plan.pools:
@@ -155,6 +156,9 @@ class Quota:
         """All that limits a caller, at every level."""
         known = self._purses.get(caller.key_id)
         if known is not None and known[0] is caller:
+            return known[1]
+        if known is not None and known[0] == caller:  # found anew by identity, after a plan that changed neither
+            self._purses[caller.key_id] = (caller, known[1])
             return known[1]
         if len(self._purses) >= PURSES_MOST:
             self._purses.clear()

@@ -12,7 +12,7 @@ from headrace.declaration.routing_section import Routing
 from headrace.domain.request import RequestClass
 from headrace.gateway.routing.core.candidate import Candidate, Claim, PoolSpeed
 from headrace.gateway.routing.core.chain import PromptChain
-from headrace.gateway.routing.core.decision import Ask, Policy, decide
+from headrace.gateway.routing.core.decision import Ask, Fleet, Policy, decide, fleet_of
 from headrace.gateway.routing.core.prefix_index import PrefixIndex
 from headrace.gateway.routing.plugins import make_policy
 from headrace.rehearsal.routing_trace import TRACE_BLOCK_TOKENS, TracedRequest
@@ -42,6 +42,7 @@ class FleetOfCandidates:
     )
     """First tokens and ends by their moment: the fleet tells of them when the step that brings them begins."""
     _places: dict[int, int] = field(init=False)
+    _fleet: Fleet = field(init=False)
     _turn: int = 0
     _told: int = 0
 
@@ -51,6 +52,7 @@ class FleetOfCandidates:
             Candidate(f"engine/{number}", self.index.new_shelf(capacity=self.kv_tokens, max_blocks=MAX_BLOCKS), speed)
             for number in range(self.count)
         ]
+        self._fleet = fleet_of(self.candidates)
         self._places = {candidate.bit: place for place, candidate in enumerate(self.candidates)}
 
     def choose(self, now_s: float, request: SimulatedRequest) -> int:
@@ -71,7 +73,7 @@ class FleetOfCandidates:
             turn=self._turn,
             now_mono_s=now_s,
         )
-        decision = decide(ask, self.candidates, self.policy, self.index)
+        decision = decide(ask, self.candidates, self.policy, self.index, fleet=self._fleet)
         self._claims[request.request_id] = decision.picked.claim(
             self.index,
             chain,

@@ -5,7 +5,7 @@ fleet, time that it takes from those who generate there. (Not scores from 0 to 1
 same whatever the others cost.)
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -102,18 +102,45 @@ class Decision:
     unsampled: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Candidates by their bit: what a choice among thousands needs, so that it need not walk through all of them."""
+
+    by_bit: Mapping[int, Candidate]
+    bits: int
+
+
+def fleet_of(candidates: Iterable[Candidate]) -> Fleet:
+    """Return the fleet of these candidates."""
+    by_bit = {candidate.bit: candidate for candidate in candidates}
+    bits = 0
+    for bit in by_bit:
+        bits |= bit
+    return Fleet(by_bit, bits)
+
+
 def decide(
-    ask: Ask, candidates: Sequence[Candidate], policy: Policy, index: PrefixIndex, *, explains: bool = False
+    ask: Ask,
+    candidates: Sequence[Candidate],
+    policy: Policy,
+    index: PrefixIndex,
+    *,
+    fleet: Fleet | None = None,
+    explains: bool = False,
 ) -> Decision:
-    """Pick one of `candidates` (at least one)."""
+    """Pick one of `candidates` (at least one). `fleet`: of the same candidates, where the caller has it already."""
+    is_large = len(candidates) > policy.sample_above
+    if is_large and fleet is None:
+        fleet = fleet_of(candidates)
     chain = ask.chain
     matches = NO_MATCHES
     if chain is not None and chain.names and policy.uses_prefixes:
-        among = 0
-        for candidate in candidates:
-            among |= candidate.bit
+        among = 0 if fleet is None else fleet.bits
+        if fleet is None:
+            for candidate in candidates:
+                among |= candidate.bit
         matches = index.match(chain, among)
-    looked_at = candidates if len(candidates) <= policy.sample_above else _sample(ask, candidates, matches)
+    looked_at = _sample(ask, candidates, fleet, matches) if is_large and fleet is not None else candidates
     kept = looked_at if policy.brake_ratio is None else _below_brake(looked_at, candidates, policy.brake_ratio)
     view = _view(ask, kept, matches)
     totals, parts = _cost(view, policy, explains=explains)
@@ -191,20 +218,19 @@ def _below_brake(looked_at: Sequence[Candidate], fleet: Sequence[Candidate], rat
     return [candidate for candidate, load in zip(looked_at, loads, strict=True) if load <= bound]
 
 
-def _sample(ask: Ask, candidates: Sequence[Candidate], matches: Matches) -> list[Candidate]:
+def _sample(ask: Ask, candidates: Sequence[Candidate], fleet: Fleet, matches: Matches) -> list[Candidate]:
     """Those that hold most of the prompt, and others by chance; chance comes from the prompt's name, on which all
     workers agree, or from the turn."""
     count = len(candidates)
     sampled: dict[int, Candidate] = {}
     if matches.deepest:
-        deepest = matches.deepest
-        start = ask.turn % count
-        for offset in range(count):
-            candidate = candidates[(start + offset) % count]
-            if candidate.bit & deepest:
-                sampled[candidate.bit] = candidate
-                if len(sampled) >= HOLDERS_SAMPLED:
-                    break
+        start = ask.turn % fleet.bits.bit_length()
+        later = matches.deepest >> start << start
+        for holders in (later, matches.deepest ^ later):  # another one first each turn
+            while holders and len(sampled) < HOLDERS_SAMPLED:
+                bit = holders & -holders
+                sampled[bit] = fleet.by_bit[bit]
+                holders ^= bit
     number = matches.fresh_name or ((ask.turn + 1) * MIX & MASK)
     for turn in range(OTHERS_SAMPLED):
         candidate = candidates[(number >> 8) % count]

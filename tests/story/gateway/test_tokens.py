@@ -13,6 +13,7 @@ import pytest_asyncio
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from joserfc import jws
 from joserfc.jwk import ECKey, OctKey
+from openai import AsyncOpenAI
 from tests.harness.identity_provider import IdentityProvider, rsa_key
 from tests.harness.journal_records import records_of
 from tests.harness.raw_client import RawAnswer, ask, chat, get, post
@@ -175,6 +176,14 @@ async def test_a_rotated_key_is_fetched_when_a_token_names_it(
     await until(is_taken)
     answer = await call(gateway, old)
     assert (answer.status, answer.code) == (401, "unauthenticated")
+
+
+async def test_a_rotation_is_not_noticed_by_openais_client(gateway: RunningGateway, provider: IdentityProvider) -> None:
+    """It follows `Retry-After` by itself, and the fresh key is here by then."""
+    provider.rotate("second")
+    async with AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key=provider.token(), max_retries=5) as client:
+        answer = await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "hi"}])
+    assert answer.choices[0].message.content
 
 
 async def test_made_up_key_ids_do_not_become_a_flood_at_the_issuer(

@@ -19,7 +19,7 @@ from headrace.domain.operator_error import OperatorError
 from headrace.domain.tenant import KeyRecord
 from headrace.fleet.deploy.gateway_workers import GatewayWorkers
 from headrace.fleet.deploy.replica_fleet import ReplicaFleet
-from headrace.tenancy.overlay import NOTHING, TenancyOverlay, merge
+from headrace.tenancy.overlay import NOTHING, TenancyOverlay, merge, shadowed
 
 KEYS_POLL_S = 0.5
 """A key that another process revoked is refused everywhere within a second."""
@@ -189,6 +189,7 @@ class Supervisor:
             if refusal:
                 return ReloadOutcome(is_ok=False, changes=texts, errors=(f"the gateway refused it: {refusal}",))
             self.loaded = loaded
+            self._warn_of_shadowed()
             self.on_adopted(loaded)
             self.fleet.adopt_declaration(loaded.declaration)
             self.log.info("declaration reloaded", changes=len(texts), plan_revision=self.revision)
@@ -213,6 +214,7 @@ class Supervisor:
     async def _boot(self) -> None:
         self._keys = tuple(await self.read_keys())
         self._overlay, self._merged = await self.read_overlay(), None
+        self._warn_of_shadowed()
         self.revision = await self.gateway.find_predecessors()
         self.fleet.adopt_declaration(self.declaration)
         if self.gateway.leaving:
@@ -264,6 +266,11 @@ class Supervisor:
         self.log.info("hurrying")
         self.gateway.kill()
         await self.fleet.stop(is_hurried=True)
+
+    def _warn_of_shadowed(self) -> None:
+        for entry in shadowed(self.loaded.declaration, self._overlay.entries):
+            said = "file and control API both have it; the file's counts"
+            self.log.warning(said, kind=entry.kind.value, name=entry.name)
 
     def _compile(self, declaration: Declaration) -> GatewayPlan:
         return compile_gateway_plan(declaration, self.fleet.endpoints(declaration), revision=self.revision + 1)

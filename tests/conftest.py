@@ -76,6 +76,13 @@ class PostgresServer:
             self._process.wait(60)
             self._process = None
 
+    def kill(self) -> None:
+        """End as in a crash: no clean-up, and the next start has to recover."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait(60)
+            self._process = None
+
     @contextlib.contextmanager
     def database(self) -> Iterator[str]:
         """URL of an empty database, dropped afterwards."""

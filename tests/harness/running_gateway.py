@@ -16,12 +16,14 @@ from headrace.declaration.gateway_plan import EndpointAddress, GatewayPlan, comp
 from headrace.declaration.model import Declaration
 from headrace.domain.ids import TenantId
 from headrace.domain.queue_status import QueueStatus
+from headrace.domain.quota_status import LimitStatus
 from headrace.domain.tenant import KeyRecord, Scope
 from headrace.domain.worker import (
     Configure,
     Drain,
     ReadMetrics,
     ReadQueues,
+    ReadQuota,
     ReadStatus,
     SetKeys,
     WorkerReply,
@@ -143,6 +145,9 @@ class RunningGateway:
 
     async def queues(self) -> tuple[QueueStatus, ...]:
         return msgspec.json.decode((await self.command(ReadQueues())).text, type=tuple[QueueStatus, ...])
+
+    async def quota(self) -> tuple[LimitStatus, ...]:
+        return msgspec.json.decode((await self.command(ReadQuota())).text, type=tuple[LimitStatus, ...])
 
     async def metrics(self) -> str:
         return (await self.command(ReadMetrics())).text

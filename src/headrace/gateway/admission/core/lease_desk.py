@@ -241,7 +241,7 @@ class LeaseDesk:
         """Another book: it must hear of everything that the last one knew."""
         told = {report.limit: report for report in sent.reports}
         for meter in self._meters.values():
-            meter.retell(told.get(meter.text), now_mono_s)
+            meter.retell(told.get(meter.text), self._pending_mono_s, now_mono_s)
         self._list_holders()
         self.hurry()
 

@@ -122,8 +122,8 @@ class LeasedMeter(ABC):
         """The book has given up on us: what is not in use is no longer ours."""
 
     @abstractmethod
-    def retell(self, told: LeaseReport | None, now_mono_s: float) -> None:
-        """The book began anew with `told`: it has to hear of everything again."""
+    def retell(self, told: LeaseReport | None, told_mono_s: float, now_mono_s: float) -> None:
+        """The book began anew with what was `told` at that time: it has to hear of everything else again."""
 
     # --- needs
 

@@ -131,8 +131,10 @@ class LeasedPurse(LeasedMeter):
             least = min(max(self._least, 1), self.amount)
             need = min(max(least, self._short), self.amount)
             want = max(want, need)
-        # What was used beyond the purse is among the uses: from now on it is the book's debt.
-        self.purse = max(0, min(self.purse, want, self._keep))
+        # What was used beyond the purse is among the uses: from now on it is the book's debt. Without a book, our part
+        # of a budget is all there is: it is kept until the book grants again.
+        is_kept = self._desk.alone_among and self.kind is not LeaseKind.RATE
+        self.purse = max(0, self.purse if is_kept else min(self.purse, want, self._keep))
         present = int(now_mono_s / SLOT_S)
         uses = tuple(Use(max(0, present - slot), amount) for slot, amount in self._unsaid.items() if amount)
         self._unsaid.clear()
@@ -172,13 +174,13 @@ class LeasedPurse(LeasedMeter):
         """The book has given up on us, and counts what we held as used."""
         self.purse = min(self.purse, 0)
 
-    def retell(self, told: LeaseReport | None, now_mono_s: float) -> None:
-        """The book began anew with `told`: it hears of the whole last minute again. Budgets it knows by `seen`."""
+    def retell(self, told: LeaseReport | None, told_mono_s: float, now_mono_s: float) -> None:
+        """The book began anew: it hears of the rest of the last minute again. Budgets it knows by `seen`."""
         if self.kind is not LeaseKind.RATE:
             return
         self._own_used(now_mono_s)
         self._unsaid = dict(self._uses)
-        present = int(now_mono_s / SLOT_S)
+        present = int(told_mono_s / SLOT_S)
         for use in told.uses if told is not None else ():
             slot = present - use.age_slots
             self._unsaid[slot] = self._unsaid.get(slot, 0) - use.amount

@@ -99,7 +99,7 @@ class LeasedSlots(LeasedMeter):
         """The book has given up on us: free slots are no longer ours."""
         self.held, self._keep = self.in_use, EXACT_MAX
 
-    def retell(self, told: LeaseReport | None, now_mono_s: float) -> None:
+    def retell(self, told: LeaseReport | None, told_mono_s: float, now_mono_s: float) -> None:
         """The book began anew: it hears of everything again."""
 
     def __repr__(self) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from headrace.fleet.deploy.render.core.container_words import fetched_weights
 from headrace.fleet.deploy.render.core.devices import assign_gpus, machine_notes, replica_numbers
+from headrace.fleet.deploy.render.core.gateway_notes import gateway_notes
 from headrace.fleet.deploy.render.core.model import (
     GatewayWorkload,
     Rendered,
@@ -43,7 +44,12 @@ def render_docker(request: RenderRequest) -> Rendered:
     declaration = request.declaration
     site = container_site(declaration)
     engines = make_engines(declaration, site, pool=request.pool)
-    notes = (*engines.notes, *name_notes(declaration), *machine_notes(engines.workloads))
+    notes = (
+        *engines.notes,
+        *name_notes(declaration),
+        *machine_notes(engines.workloads),
+        *(gateway_notes(declaration, site) if request.pool is None else ()),
+    )
     if any(note.severity is Severity.ERROR for note in notes):
         return Rendered(files=(), notes=notes)
     gateway = None

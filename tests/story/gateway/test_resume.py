@@ -32,7 +32,7 @@ from headrace.declaration.gateway_plan import EndpointAddress, compile_gateway_p
 from headrace.engines.simulated.config import DialectKind
 from headrace.engines.simulated.faults import Cut, Fault, FaultBook, FaultKind
 from headrace.engines.simulated.service import Service
-from headrace.engines.simulated.text import expected_text
+from headrace.engines.simulated.text import encode, expected_text
 
 QUESTION = [{"role": "user", "content": "Tell me a story."}]
 TOKENS = 60
@@ -142,6 +142,16 @@ async def test_completions_go_on_from_their_prompt(begin: Callable[..., Any]) ->
     assert_one_answer(await pair.tell("/v1/completions"), said(prompt="Tell me a story. "))
     pair.break_streams(after_tokens=6)
     assert_one_answer(await pair.tell("/v1/completions", max_tokens=None), said(16, "Tell me a story. "))
+
+
+async def test_a_prompt_of_tokens_goes_on_as_tokens(begin: Callable[..., Any]) -> None:
+    """An engine tells the tokens of what the caller has, and takes them after those of the prompt."""
+    pair: Pair = await begin()
+    prompt = "Tell me a story:"
+    pair.break_streams()
+    stream = await pair.tell("/v1/completions", prompt=list(encode(prompt)))
+    assert stream.error is None, stream.error
+    assert stream.text == said(prompt=prompt)
 
 
 async def test_messages_of_llamacpp_go_on(begin: Callable[..., Any]) -> None:

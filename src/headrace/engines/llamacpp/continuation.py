@@ -3,7 +3,7 @@
 from types import MappingProxyType
 
 from headrace.domain.request import ApiDialect
-from headrace.engines.continuation import ContinuationRow, Fact, Trailing
+from headrace.engines.continuation import ContinuationRow, Fact, Tokenizing, Trailing
 
 _TESTS = "tests/contract/test_llamacpp_dialect.py::"
 
@@ -18,5 +18,6 @@ CONTINUATION = ContinuationRow(
     counts_new_tokens=Fact(holds=True, proved_by=_TESTS + "test_a_continuation_counts_new_tokens_alone"),
     stops_in_new_text=Fact(holds=True, proved_by=_TESTS + "test_stop_strings_are_looked_for_in_new_words_alone"),
     keeps_white_space=Fact(holds=True, proved_by=_TESTS + "test_white_space_before_the_seam_survives"),
+    tokenizing=Tokenizing(path="/tokenize", text_field="content", flags=MappingProxyType({"add_special": False})),
 )
 """It goes on with a last message of the assistant's asked or not, on all three chat APIs."""

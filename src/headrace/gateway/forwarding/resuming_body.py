@@ -16,6 +16,7 @@ from headrace.gateway.forwarding.core.seam import Seam
 Fields = Mapping[str, msgspec.Raw]
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_decode_ids = msgspec.json.Decoder(list[int]).decode
 _decode_text = msgspec.json.Decoder(str).decode
 _decode_stops = msgspec.json.Decoder(str | list[str] | None).decode
 _ASSISTANT = msgspec.Raw(b'"assistant"')
@@ -56,7 +57,7 @@ def resuming_body(body: bytes, request: InferenceRequest, had: Had, row: Continu
     text = had.text.removesuffix(_said_again(request, had, row))
     fields: dict[str, Any] = dict(_decode_fields(body))
     if text and request.dialect is ApiDialect.COMPLETIONS:
-        fields["prompt"] = _begun_prompt(request.fields) + text
+        fields["prompt"] = _begun_prompt(request.fields, had)
     elif text:
         fields["messages"] = _begun_messages(request.fields, text, row)
         if request.dialect is ApiDialect.CHAT_COMPLETIONS:
@@ -92,13 +93,16 @@ def stop_texts(fields: Fields) -> tuple[str, ...]:
     return (stops,) if isinstance(stops, str) else tuple(stop for stop in stops or () if stop)
 
 
-def _begun_prompt(fields: Fields) -> str:
+def _begun_prompt(fields: Fields, had: Had) -> str | list[int]:
     raw = fields.get("prompt", _NULL)
     try:
         if bytes(raw).startswith(b"["):
-            [raw] = _decode_list(raw)
-        return _decode_text(raw)
-    except (msgspec.MsgspecError, ValueError):  # several prompts, or token ids
+            items = _decode_list(raw)
+            if len(items) > 1 and had.token_ids is not None:
+                return [*_decode_ids(raw), *had.token_ids]
+            [raw] = items
+        return _decode_text(raw) + had.text
+    except (msgspec.MsgspecError, ValueError):  # several prompts, or token ids where no engine tells those of a text
         raise CannotResumeError(ResumeBar.MESSAGES) from None
 
 

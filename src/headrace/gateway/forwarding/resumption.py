@@ -58,17 +58,17 @@ def may_move(request: InferenceRequest, watch: StreamWatch, settings: ResumeSett
 
 @dataclass(frozen=True, slots=True)
 class TokenQuestion:
-    """Ask an engine how many tokens a text has, and then what to do next."""
+    """Ask an engine for the tokens of a text, and then what to do next."""
 
     endpoint: Endpoint
     tokenizing: Tokenizing
     text: str
-    note: Callable[[int | None], None]
+    note: Callable[[list[int] | None], None]
 
     def ask(self, then: Callable[[], None]) -> None:
         """Ask it, note the answer, and go on with `then`."""
 
-        def told(tokens: int | None) -> None:
+        def told(tokens: list[int] | None) -> None:
             self.note(tokens)
             then()
 
@@ -88,7 +88,7 @@ class Resumption:
     bar: ResumeBar | None = None
     """Why the stream that broke kept no text."""
     is_counted: bool = False
-    """The tokens of what the caller has were counted by an engine, or cannot be."""
+    """The tokens of what the caller has were told by an engine, or cannot be."""
     row: ContinuationRow = NO_CONTINUATION
     """Of the engine that broke."""
     is_usage_sent: bool = False
@@ -146,10 +146,10 @@ class Resumption:
                 endpoint = candidates.choose(self.request, tried)
             except RequestError:
                 return ResumeBar.NO_ENDPOINT if now_mono_s >= self.until_mono_s else None
-            bar = self._prepare(endpoint)
             tokenizing = endpoint.driver.dialect.continuation.tokenizing
-            if bar is None and tokenizing is not None and not self.is_counted and self.had.text:
+            if tokenizing is not None and not self.is_counted and self.had.text:
                 return TokenQuestion(endpoint, tokenizing, self.had.text, self.counted)
+            bar = self._prepare(endpoint)
             if bar is None:
                 # One that is taken away is well: its streams are moved without asking what dying pools may be asked.
                 if self.cause is not ResumeCause.DRAINED and not self.settings.budget.try_retry(now_mono_s):
@@ -161,11 +161,11 @@ class Resumption:
                 bar = None if candidates.has_other(self.request, tried) else bar
         return bar
 
-    def counted(self, tokens: int | None) -> None:
-        """So many tokens the text has, as an engine counts them: never less than came in events of their own."""
+    def counted(self, tokens: list[int] | None) -> None:
+        """The tokens of the text, as an engine has them: never fewer than came in events of their own."""
         self.is_counted = True
-        if tokens is not None and tokens > self.had.tokens:
-            self.had = replace(self.had, tokens=tokens)
+        if tokens is not None:
+            self.had = replace(self.had, tokens=max(len(tokens), self.had.tokens), token_ids=tuple(tokens))
             self._look_for_end()
 
     def _look_for_end(self) -> None:

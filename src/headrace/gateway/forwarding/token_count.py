@@ -1,6 +1,7 @@
-"""Asks an engine how many tokens a text has: engines that fall behind send several in one event."""
+"""Asks an engine for the tokens of a text: engines that fall behind send several in one event."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 import msgspec
@@ -10,7 +11,10 @@ from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.http.engine_connection import LossReason
 
 PATIENCE_S = 1.0
-"""A count that takes longer is done without: the events that were sent are counted. Chosen."""
+"""An answer that takes longer is done without: the events that were sent are counted. Chosen."""
+
+
+Told = Callable[[list[int] | None], None]
 
 
 class Counted(msgspec.Struct):
@@ -23,8 +27,8 @@ _decode = msgspec.json.Decoder(Counted).decode
 class TokenCount:
     """One question. Implements `AnswerReader`; `told` is called once, with None where there is no answer."""
 
-    def __init__(self, endpoint: Endpoint, question: Tokenizing, text: str, told: Callable[[int | None], None]) -> None:
-        self._told: Callable[[int | None], None] | None = told
+    def __init__(self, endpoint: Endpoint, question: Tokenizing, text: str, told: Told) -> None:
+        self._told: Told | None = told
         self._body = b""
         self._status = 0
         fields = {question.text_field: text, **question.flags, "model": endpoint.plan.served_model}
@@ -46,14 +50,11 @@ class TokenCount:
         self._body += data
 
     def answer_complete(self) -> None:
-        count: int | None = None
+        tokens: list[int] | None = None
         if self._status == 200:
-            try:
+            with contextlib.suppress(msgspec.MsgspecError, ValueError):
                 tokens = _decode(self._body).tokens
-                count = None if tokens is None else len(tokens)
-            except (msgspec.MsgspecError, ValueError):
-                count = None
-        self._tell(count)
+        self._tell(tokens)
 
     def answer_lost(self, reason: LossReason, detail: str) -> None:
         self._tell(None)
@@ -61,11 +62,11 @@ class TokenCount:
     def crashed(self, bug: Exception) -> None:
         self._tell(None)
 
-    def _tell(self, count: int | None) -> None:
+    def _tell(self, tokens: list[int] | None) -> None:
         told, self._told = self._told, None
         if told is None:
             return
         if self._timer.when() <= asyncio.get_running_loop().time():
             self._sending.cancel()
         self._timer.cancel()
-        told(count)
+        told(tokens)

@@ -75,12 +75,15 @@ def test_messages_that_cannot_be_gone_on_with_bar(fields: dict[str, Any]) -> Non
     assert caught.value.bar is ResumeBar.MESSAGES
 
 
-def test_a_text_prompt_is_gone_on_with_and_token_ids_are_not() -> None:
+def test_a_prompt_is_gone_on_with_as_text_or_as_tokens() -> None:
     """Without a limit of the caller's the engine's own counts, for both parts together."""
     asked = request(ApiDialect.COMPLETIONS, prompt="Tell: ")
     assert body_of(asked, "Once", VLLM) == {"model": "m", "prompt": "Tell: Once", "max_tokens": 13}
     assert "max_tokens" not in body_of(asked, "Once", LLAMACPP)
     assert body_of(request(ApiDialect.COMPLETIONS, prompt=["Tell: "]), "Once", LLAMACPP)["prompt"] == "Tell: Once"
+    ids = request(ApiDialect.COMPLETIONS, prompt=[1, 2, 3])
+    told = Had(text="Once", tokens=2, first_event=b"", token_ids=(8, 9))
+    assert msgspec.json.decode(resuming_body(ids.body, ids, told, LLAMACPP))["prompt"] == [1, 2, 3, 8, 9]
     for prompt in ([1, 2, 3], ["a", "b"]):
         with pytest.raises(CannotResumeError):
             body_of(request(ApiDialect.COMPLETIONS, prompt=prompt), "Once", VLLM)

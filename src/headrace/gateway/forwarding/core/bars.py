@@ -71,5 +71,7 @@ class Had:
     """The stream's first event: what identifies the answer is repeated from it. Empty: nothing came."""
     is_open: bool = True
     """What holds the text was begun: the content block of a message, the assistant's role of a choice."""
+    token_ids: tuple[int, ...] | None = None
+    """Of the text, where an engine has told them."""
     is_finished: bool = False
     """The finish reason has come: only the end is missing."""

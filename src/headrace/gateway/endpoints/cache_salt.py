@@ -6,12 +6,12 @@ can make another tenant's. All workers of an instance share the secret, and it o
 
 import hashlib
 import hmac
-import os
 import secrets
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+
+from headrace.whole_file import write_whole
 
 Salter = Callable[[str], str]
 """Given a tenant, its salt."""
@@ -39,10 +39,6 @@ class CacheSalt:
 def load_secret(path: Path) -> bytes:
     """Read the secret, or make it; of workers that start at once, all end up with the same one."""
     if not path.exists():
-        descriptor, made = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)  # for the owner's eyes
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(secrets.token_bytes(SECRET_BYTES))
         with suppress(FileExistsError):
-            os.link(made, path)  # whole or not at all, and never over one that is there
-        Path(made).unlink()
+            write_whole(path, secrets.token_bytes(SECRET_BYTES), keeps_other=True)
     return path.read_bytes()

@@ -35,7 +35,7 @@ from headrace.rehearsal.routing_trace import TRACE_BLOCK_TOKENS, TracedRequest, 
 TRACE = Path(__file__).parent / "mooncake_1000.jsonl"
 ROUND_ROBIN = Policy(
     scorers=(Weighted(scorer=RoundRobinScorer(), weight=1.0, offline_weight=1.0),),
-    brake_ratio=None,
+    brake_factor=None,
     uses_prefixes=False,
 )
 

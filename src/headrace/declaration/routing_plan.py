@@ -18,7 +18,7 @@ class RoutingPlan(msgspec.Struct, frozen=True, kw_only=True):
     """One model's routing."""
 
     scorers: tuple[ScorerPlan, ...]
-    brake_ratio: float | None
+    brake_factor: float | None
     sample_above: int
     uses_prefixes: bool
     kv_tokens: int
@@ -53,7 +53,7 @@ def compile_model_routing(routing: Routing) -> RoutingPlan:
             )
             for scorer in routing.scorers
         ),
-        brake_ratio=routing.brake_ratio,
+        brake_factor=routing.brake_factor,
         sample_above=routing.sample_above,
         uses_prefixes=routing.prefix_index.enabled,
         kv_tokens=routing.prefix_index.kv_tokens,

@@ -69,7 +69,7 @@ class Routing(Section):
         min_length=1,
         description="Reasons, added up; the endpoint with the lowest sum is picked.",
     )
-    brake_ratio: float | None = Field(
+    brake_factor: float | None = Field(
         default=1.5,
         gt=1,
         le=100,

@@ -19,7 +19,7 @@ def test_the_default_policy_predicts() -> None:
         ({"scorers": []}, "at least 1"),
         ({"split": {"a": 0, "b": 0}}, "weight 0"),
         ({"split": {"a": -1}}, "0 or more"),
-        ({"brake_ratio": 1}, "greater than 1"),
+        ({"brake_factor": 1}, "greater than 1"),
     ],
 )
 def test_what_cannot_work_is_refused(section: dict[str, object], said: str) -> None:

@@ -16,7 +16,7 @@ from headrace.simulation.model import EngineModel
 REPLICAS = 8
 ROUND_ROBIN = Policy(
     scorers=(Weighted(scorer=RoundRobinScorer(), weight=1.0, offline_weight=1.0),),
-    brake_ratio=None,
+    brake_factor=None,
     uses_prefixes=False,
 )
 LEAST_LOADED = replace(ROUND_ROBIN, scorers=(Weighted(scorer=LeastLoadedScorer(), weight=1.0, offline_weight=1.0),))

@@ -36,7 +36,7 @@ def make_policy(plan: RoutingPlan) -> Policy:
             Weighted(scorer=make_scorer(scorer.kind), weight=scorer.weight, offline_weight=scorer.offline_weight)
             for scorer in plan.scorers
         ),
-        brake_ratio=plan.brake_ratio,
+        brake_factor=plan.brake_factor,
         sample_above=plan.sample_above,
         uses_prefixes=plan.uses_prefixes,
         has_sessions=any(scorer.kind == "session-affinity" for scorer in plan.scorers),

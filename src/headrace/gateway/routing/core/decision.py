@@ -79,7 +79,7 @@ class Policy:
     """How one model's requests are placed."""
 
     scorers: tuple[Weighted, ...]
-    brake_ratio: float | None = 1.5
+    brake_factor: float | None = 1.5
     """Requests in flight at one endpoint, as a share of the mean, above which it gets no more."""
     sample_above: int = 64
     uses_prefixes: bool = True
@@ -141,7 +141,7 @@ def decide(
                 among |= candidate.bit
         matches = index.match(chain, among)
     looked_at = _sample(ask, candidates, fleet, matches) if is_large and fleet is not None else candidates
-    kept = looked_at if policy.brake_ratio is None else _below_brake(looked_at, candidates, policy.brake_ratio)
+    kept = looked_at if policy.brake_factor is None else _below_brake(looked_at, candidates, policy.brake_factor)
     view = _view(ask, kept, matches)
     totals, parts = _cost(view, policy, explains=explains)
     place = _lowest(view, totals, matches)

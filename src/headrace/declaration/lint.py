@@ -12,6 +12,7 @@ from headrace.declaration.engine_options import EngineOptions
 from headrace.declaration.finding import Finding, error, warning
 from headrace.declaration.lint_callers import lint_callers
 from headrace.declaration.lint_identity import lint_identity
+from headrace.declaration.lint_routing import lint_routing
 from headrace.declaration.model import Declaration, Model, Pool
 from headrace.declaration.model_source import FileSource, HuggingFaceSource, PypiSource, parse_source
 from headrace.declaration.nearest import did_you_mean
@@ -48,6 +49,7 @@ def lint(
     yield from _ports(declaration)
     yield from lint_callers(declaration, names)
     yield from lint_identity(declaration)
+    yield from lint_routing(declaration)
     yield from _ledger(declaration)
 
 

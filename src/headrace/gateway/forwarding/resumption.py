@@ -51,7 +51,8 @@ def begin_stream(request: InferenceRequest, endpoint: Endpoint, settings: Resume
 
 def may_move(request: InferenceRequest, watch: StreamWatch, settings: ResumeSettings) -> bool:
     """Whether a stream that is well may be taken from its engine, to go on at another."""
-    if watch.kept is None or isinstance(watch.had(), ResumeBar):
+    had = None if watch.kept is None else watch.had()
+    if had is None or isinstance(had, ResumeBar) or had.is_finished:
         return False
     return find_bar(request.fields, allows_seeded=settings.seeded) is None
 

@@ -76,9 +76,9 @@ def _leave_draining(delivery: Delivery, stream: CallerStream, endpoint: Endpoint
     if delivery.move_mono_s is None:
         delivery.move_mono_s = now_mono_s + settings.resume.drain_after_s * (0.5 + 0.5 * random())  # noqa: S311
     is_due = now_mono_s >= delivery.move_mono_s and stream.has_sent
-    if not is_due or not may_move(delivery.request, stream.watch, settings.resume):
+    if not is_due or not settings.candidates.has_other(delivery.request, delivery.tried):
         return
-    if settings.candidates.has_other(delivery.request, delivery.tried):
+    if may_move(delivery.request, stream.watch, settings.resume):
         delivery.move_mono_s = None
         delivery.note_usage()
         delivery.cancel_attempt()

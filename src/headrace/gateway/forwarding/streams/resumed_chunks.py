@@ -99,8 +99,10 @@ class ResumedChunks:
         if self._seam.is_stopped:
             self.is_cut_short = self._is_choice_over = True
             return closing_events(self._had, "stop", self._guessed_input_tokens, self._had.tokens + self.output_events)
+        keeps_role = False
         if delta is not None:
-            if delta.get("role"):
+            keeps_role = bool(delta.get("role")) and not self._had.first_event
+            if delta.get("role") and not keeps_role:
                 del delta["role"]
             if delta.get("tool_calls") or delta.get("reasoning_content") or delta.get("reasoning"):
                 self.stop_keeping(ResumeBar.TOOLS if delta.get("tool_calls") else ResumeBar.REASONING)
@@ -110,7 +112,7 @@ class ResumedChunks:
         self._is_choice_over = self._is_choice_over or bool(reason)
         if text and self.kept is not None:
             self.kept += msgspec.json.encode(text)[1:-1]
-        return _event(chunk) if text or reason or has_usage else b""
+        return _event(chunk) if text or reason or has_usage or keeps_role else b""
 
 
 def identity_of(first_event: bytes) -> dict[str, Any]:

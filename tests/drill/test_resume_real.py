@@ -67,6 +67,7 @@ async def goes_on_with(engine: RunningEngine, number: int, begun: str, tokens: i
 async def test_streams_outlive_a_killed_llamacpp(tmp_path: Path) -> None:
     """kill -9 of one replica of two: every stream ends whole, and its seam is exact."""
     agreeing = same = seams = exact = begins_alike = 0
+    gaps_s: list[float] = []
     with contextlib.ExitStack() as stack:
         engines = [stack.enter_context(running_engine()) for _ in range(2)]
         pool = remote_pool(*(engine.url for engine in engines), engine="llamacpp", served_model=engines[0].model)
@@ -85,6 +86,7 @@ async def test_streams_outlive_a_killed_llamacpp(tmp_path: Path) -> None:
                 survivor = engines[1 - kill % 2]
                 for number, stream in enumerate(streams):
                     assert stream.is_whole, stream.error
+                    gaps_s.append(stream.longest_gap_s)
                     assert stream.usage is not None
                     assert stream.usage["completion_tokens"] <= TOKENS
                     if alone[number] == together[number]:
@@ -106,7 +108,8 @@ async def test_streams_outlive_a_killed_llamacpp(tmp_path: Path) -> None:
         sys.stdout.write(
             f"\nllama.cpp: {KILLS} kills under {STREAMS} streams, 0 failed; {resumed} resumed, mean gap "
             f"{gap_s / resumed * 1e3:.0f} ms; {same} of {agreeing} texts that two undisturbed runs agree on are the "
-            f"same; of {seams} rests {begins_alike} begin, and {exact} are to the end, as the engine says them alone\n"
+            f"same; longest gap of a stream p50 {sorted(gaps_s)[len(gaps_s) // 2]:.2f} s, p99 "
+            f"{sorted(gaps_s)[int(len(gaps_s) * 0.99)]:.2f} s; of {seams} rests {begins_alike} begin, and {exact} are to the end, as the engine says them alone\n"
         )
     assert resumed >= KILLS
     assert same == agreeing

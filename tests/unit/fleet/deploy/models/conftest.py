@@ -9,7 +9,7 @@ from tests.fixtures.file_server import FileServer, serving
 from headrace.fleet.deploy.models.download import FetchPolicy
 from headrace.fleet.deploy.models.store import ModelStore
 
-QUICK = FetchPolicy(connect_timeout_s=5, stall_timeout_s=0.5, attempts=3, backoff_s=0.01, backoff_max_s=0.05)
+QUICK = FetchPolicy(connect_timeout_s=10, stall_timeout_s=2, attempts=3, backoff_s=0.01, backoff_max_s=0.05)
 
 
 @pytest.fixture

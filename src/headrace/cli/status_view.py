@@ -77,6 +77,8 @@ def _worker_rows(status: InstanceStatus) -> Iterable[tuple[object, ...]]:
             yield (worker.worker, worker.pid, None, None, None, "does not answer")
             continue
         state = "draining" if seen.is_draining else "ready" if seen.is_ready else "no endpoint ready"
+        if seen.sharing_trouble:
+            state += f", limits not shared: {seen.sharing_trouble}"
         yield (worker.worker, seen.pid, seen.requests, seen.in_flight, seen.connections, state)
 
 

@@ -39,3 +39,12 @@ def test_the_supervisors_own_metrics_are_added() -> None:
     merged = merge_metrics([ONE], own_metrics([], gateway_restarts=2, ledger_waiting_records=7))
     assert "headrace_gateway_restarts_total 2.0" in merged
     assert "headrace_ledger_lag_records 7.0" in merged
+
+
+def test_what_all_workers_know_alike_is_shown_once() -> None:
+    """A budget that two workers share, and the loss of their store, are not added up."""
+    first = "# TYPE headrace_budget_used gauge\nheadrace_budget_used 40.0\n# TYPE headrace_sharing_members gauge\n"
+    second = first.replace("40.0", "41.5")
+    merged = merge_metrics([first + "headrace_sharing_members 2.0\n", second + "headrace_sharing_members 2.0\n"])
+    assert "headrace_budget_used 41.5" in merged
+    assert "headrace_sharing_members 2.0" in merged

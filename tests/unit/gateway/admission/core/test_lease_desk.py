@@ -1,5 +1,7 @@
 """The exchanges of one worker; what meters promise is tests/contract/test_meters.py, many workers are in property/."""
 
+import pytest
+
 from headrace.domain.quota import Level, LimitId, Unit
 from headrace.gateway.admission.core.lease_desk import NEED_EVERY_S, NOTHING_EVERY_S, RETRY_S, USE_EVERY_S, LeaseDesk
 from headrace.tenancy.leases.core.book import LeaseBook
@@ -67,9 +69,9 @@ def test_exchanges_are_as_frequent_as_needed() -> None:
     assert worker.desk.due_s(0.0) == NEED_EVERY_S
     meter.take(1, 0.5)
     worker.exchange(0.5)
-    assert worker.desk.due_s(0.5) == USE_EVERY_S
+    assert worker.desk.due_s(0.5) == pytest.approx(USE_EVERY_S)
     worker.desk.lose("gone", 0.6)
-    assert worker.desk.due_s(0.5) == RETRY_S
+    assert worker.desk.due_s(0.5) == pytest.approx(RETRY_S)
 
 
 def test_an_unanswered_exchange_is_sent_again() -> None:

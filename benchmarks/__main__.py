@@ -68,6 +68,10 @@ def main(arguments: Sequence[str]) -> int:
         from benchmarks.routing import command as routing  # imports headrace, for its engine model
 
         return routing.main(arguments[1:])
+    if arguments[:1] == ["neighbours"]:
+        from benchmarks import neighbours  # imports headrace, as micro does
+
+        return neighbours.main(arguments[1:])
     if arguments[:1] == ["micro"]:
         from benchmarks.micro import command as micro  # imports headrace, which measuring from outside must not
 

@@ -6,9 +6,11 @@ none, and the engine is given all that comes.
 1. Declared: `queue.sequences`, else `batching.max_sequences`; of several workers each has its share.
 2. Learned: an engine that has requests waiting runs as many as it can; so many, and a few more, are its limit, until it
    runs dry.
-3. Others' requests at the same engine (other workers, other gateways) take their part away, while that is known.
+3. Others' requests at the same engine (other workers, other gateways) take their part away, while that is known: the
+   least that several readings show, since one alone is a little older or younger than our own count beside it.
 """
 
+from collections import deque
 from dataclasses import dataclass
 from math import ceil
 
@@ -16,6 +18,8 @@ from headrace.gateway.endpoints.load import EndpointLoad, MeasuredLoad, Place
 
 SLACK_RATIO = 1 / 16
 """Requests beyond what a full engine runs, so that it never runs dry between two of our turns. Chosen."""
+READINGS = 3
+"""Of so many readings the one with the fewest foreign requests counts. Chosen."""
 FULL_RATIO = 0.75
 CALM_RATIO = 0.25
 """An engine whose places are taken to FULL_RATIO is held up by generating, and prompts come one by one as places become
@@ -48,6 +52,7 @@ class Room:
         self._declared = declared
         self.last: MeasuredLoad | None = None
         """The reading that counted last."""
+        self._foreign: deque[int] = deque([0] * (READINGS - 1), maxlen=READINGS)
         self.adopt(declared)
 
     def adopt(self, declared: DeclaredRoom) -> None:
@@ -58,6 +63,7 @@ class Room:
     def measured(self, reading: MeasuredLoad) -> None:
         """Correct the limit by a fresh reading."""
         self.last = reading
+        self._foreign.append(reading.foreign)
         declared = self._declared
         self._learn(reading)
         known = [each for each in (declared.sequences, self._learned) if each is not None]
@@ -66,15 +72,16 @@ class Room:
             return
         whole = min(known)
         if declared.workers == 1:
-            self._set(max(1, whole - reading.foreign))
+            self._set(max(1, whole - min(self._foreign)))
             return
         share = max(1, ceil(whole / declared.workers))
-        free = whole - reading.in_flight - reading.foreign
+        free = whole - reading.in_flight - reading.foreign  # what is lent must be there: the latest counts
         self._set(max(share, reading.in_flight + max(0, free) // declared.workers))
 
     def went_stale(self) -> None:
         """The engine says nothing any more: back to what is declared, and our own counts."""
         self._learned = self.last = None
+        self._foreign.extend([0] * (READINGS - 1))
         self._set(self._declared.share)
 
     def _learn(self, reading: MeasuredLoad) -> None:

@@ -3,7 +3,7 @@
 import pytest
 from tests.harness.places import FakePlace
 
-from headrace.gateway.admission.core.room import DeclaredRoom, Room, has_room, headroom_of
+from headrace.gateway.admission.core.room import READINGS, DeclaredRoom, Room, has_room, headroom_of
 from headrace.gateway.endpoints.load import Claim, EndpointLoad, MeasuredLoad
 
 
@@ -71,10 +71,22 @@ def test_others_requests_take_their_part():
     """What others have sent to the same engine is not ours to fill, but one place always is."""
     load = EndpointLoad()
     room = Room(load, DeclaredRoom(sequences=8))
-    room.measured(reading(5.0, ours=2))
+    for _ in range(READINGS):
+        room.measured(reading(5.0, ours=2))
     assert load.sequences_limit == 5
-    room.measured(reading(8.0, ours=0))
+    for _ in range(READINGS):
+        room.measured(reading(8.0, ours=0))
     assert load.sequences_limit == 1
+
+
+def test_one_reading_that_does_not_fit_our_count_changes_nothing():
+    """A page is a little older than our own count beside it: what it shows too much of once is not others' work."""
+    load = EndpointLoad()
+    room = Room(load, DeclaredRoom(sequences=8))
+    room.measured(reading(8.0, ours=5))
+    room.measured(reading(5.0, ours=8))
+    room.measured(reading(8.0, ours=6))
+    assert load.sequences_limit == 8
 
 
 def test_a_worker_borrows_what_the_others_leave_free():
@@ -93,7 +105,8 @@ def test_stale_numbers_leave_what_is_declared():
     """An engine that says nothing any more is never refused: the declaration and our own counts hold."""
     load = EndpointLoad()
     room = Room(load, DeclaredRoom(sequences=64))
-    room.measured(reading(64.0, 3.0, ours=10))
+    for _ in range(READINGS):
+        room.measured(reading(64.0, 3.0, ours=10))
     assert load.sequences_limit == 7
     room.went_stale()
     assert load.sequences_limit == 64

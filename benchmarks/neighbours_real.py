@@ -1,4 +1,4 @@
-"""The noisy neighbour for real: `headrace up` before a simulated engine as a process, two tenants with keys of their own.
+"""The noisy neighbour for real: `headrace up` before a simulated engine as a process, two tenants with their own keys.
 
 Three runs of the same arrivals: the quiet tenant alone, both through the queue, both with no known bound (the order of
 the engine).

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.harness.raw_client import RawAnswer, ask, chat, post
-from tests.harness.running_gateway import RunningGateway, declare, remote_pool
+from tests.harness.running_gateway import RunningGateway, declare, new_key, remote_pool
 from tests.harness.scripted_engine import ScriptedEngine
 from tests.harness.simulated_engine import MODEL, SimulatedProcess
 
@@ -63,6 +63,32 @@ async def test_an_engine_that_has_requests_waiting_is_sent_no_more(tmp_path: Pat
             assert "are taken" in status.reason
             answers = await asyncio.gather(*tasks)
             assert [answer.status for answer in answers] == [200] * 16
+            await gateway.wait_idle()
+
+
+async def test_a_flood_on_a_running_engine_leaves_a_quiet_tenant_alone(tmp_path: Path) -> None:
+    """A short run in real time: while one tenant has a hundred requests waiting, another's come and go one by one."""
+    noisy, first = new_key("noisy")
+    quiet, second = new_key("quiet")
+    async with SimulatedProcess(DialectKind.VLLM, tmp_path, "--max-sequences", "16", step_ms=5) as engine:
+        pool = remote_pool(engine.url, engine="vllm", served_model=MODEL, batching={"max_sequences": 16})
+        declaration = declare({"p": pool}, tenants={"default": {}, "noisy": {}, "quiet": {}})
+        async with RunningGateway(tmp_path, declaration, (first, second)) as gateway:
+            await gateway.wait_ready()
+
+            async def one(key: str, tokens: int) -> int:
+                return (await ask(gateway.port, post(chat(max_tokens=tokens), key))).status
+
+            assert await one(quiet, 2) == 200
+            flood = [asyncio.ensure_future(one(noisy, 100)) for _ in range(120)]
+            await until_queue(gateway, lambda status: status.waiting > 90)
+            assert [await one(quiet, 2) for _ in range(5)] == [200] * 5
+            (status,) = await gateway.queues()
+            assert status.waiting > 50  # they did not wait for the flood
+            assert status.endpoints[0].in_flight <= 16
+            for task in flood:
+                task.cancel()
+            await asyncio.gather(*flood, return_exceptions=True)
             await gateway.wait_idle()
 
 

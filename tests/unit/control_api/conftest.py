@@ -20,6 +20,7 @@ from headrace.declaration.load import Loaded
 from headrace.declaration.model import Declaration
 from headrace.domain.clock import SystemClock
 from headrace.domain.ids import TenantId
+from headrace.domain.queue_status import QueueStatus
 from headrace.domain.quota_status import LimitStatus
 from headrace.domain.routing_status import RouteExplanation, RoutingStatus
 from headrace.domain.tenant import Scope
@@ -121,6 +122,9 @@ class StandInOperations:
 
     async def callers_changed(self) -> None:
         self.calls.append("callers_changed")
+
+    async def queues(self) -> tuple[QueueStatus, ...]:
+        return ()
 
     async def quota(self) -> tuple[LimitStatus, ...]:
         return self.limits

@@ -24,6 +24,13 @@ async def test_requests_larger_than_other_bodies_are_explained(api: RunningApi) 
         assert (await api.tcp.post("/api/v1/route/explain", json=wrong, headers=api.admin)).status_code == 400
 
 
+async def test_queues_are_shown(api: RunningApi) -> None:
+    """Who waits is for admin keys only."""
+    answer = await api.tcp.get("/api/v1/queue", headers=api.admin)
+    assert answer.json() == {"schema": "headrace/queue/v1", "data": []}
+    assert (await api.tcp.get("/api/v1/queue", headers=api.inference)).status_code == 403
+
+
 async def test_cache_hits_are_shown(api: RunningApi) -> None:
     """The counts of all workers come added up."""
     answer = await api.tcp.get("/api/v1/cache", headers=api.admin)

@@ -72,6 +72,7 @@ async def _fill_slots(shared: SharedGateways, tenant: str) -> None:
     engine.is_held = None
 
 
+@pytest.mark.parametrize("shared", ["coordinator"], indirect=True)
 async def test_a_whole_limit_moves_to_where_the_callers_are(shared: SharedGateways) -> None:
     """Callers of one gateway use the whole limit, then those of the other do, and no slot is lost on the way."""
     engine = shared.engine

@@ -22,16 +22,21 @@ class LeasedPurse(LeasedMeter):
         "_asked",
         "_book_free",
         "_book_used",
+        "_changed",
         "_floor",
         "_floor_period",
+        "_gone",
+        "_is_rate",
         "_period",
         "_period_ends_mono_s",
         "_rate_per_s",
         "_reported_mono_s",
+        "_reported_total",
         "_reset_mono_s",
+        "_said",
+        "_said_total",
+        "_total",
         "_typical",
-        "_unsaid",
-        "_used_since",
         "_uses",
         "purse",
     )
@@ -40,10 +45,15 @@ class LeasedPurse(LeasedMeter):
         super().__init__(limit_id, amount, desk)
         self.purse = 0
         """What may be used without asking; below 0 where more was used than was leased."""
+        self._is_rate = self.kind is LeaseKind.RATE
         self._uses: dict[int, int] = {}
-        """Of a rate: everything used here in the last minute, by slots of time."""
-        self._unsaid: dict[int, int] = {}
-        """What the book has not been told."""
+        """What was used here: of a rate in the last minute, by slots of time; of a budget all, in slot 0."""
+        self._said: dict[int, int] = {}
+        """As `_uses`, as far as the book has been told."""
+        self._changed: set[int] = set()
+        """Slots in which the two may differ."""
+        self._total = self._said_total = self._gone = 0
+        """All that was used since the start; what the book was told of it; what is older than a minute."""
         self._asked = 0
         self._book_used = 0
         self._book_free: int | None = None
@@ -53,8 +63,8 @@ class LeasedPurse(LeasedMeter):
         self._floor, self._floor_period = 0, 0
         self._rate_per_s = 0.0
         self._typical = 0
-        self._used_since = 0
         self._reported_mono_s: float | None = None
+        self._reported_total = 0
 
     # --- Meter
 
@@ -64,7 +74,7 @@ class LeasedPurse(LeasedMeter):
         if amount > self.amount:
             return NEVER_S
         among = self._desk.alone_among
-        if among and self.kind is LeaseKind.RATE:
+        if among and self._is_rate:
             share = max(1, self.amount // among)
             self.purse = max(self.purse, share - self._own_used(now_mono_s))
             if self.purse >= min(amount, share):
@@ -75,46 +85,63 @@ class LeasedPurse(LeasedMeter):
         return max(ASKING_S, self._retry_mono_s - now_mono_s)
 
     def take(self, amount: int, now_mono_s: float) -> None:
-        self._typical = amount
-        self._use(amount, now_mono_s, now_mono_s)
+        slot = int(now_mono_s / SLOT_S) if self._is_rate else 0
+        uses = self._uses
+        uses[slot] = uses.get(slot, 0) + amount
+        self._changed.add(slot)
+        self._total += amount
+        self.purse -= amount
+        self._typical, self._used_mono_s = amount, now_mono_s
+        if not self.is_listed:
+            self._desk.list_meter(self)
 
-    def charge(self, amount: int, now_mono_s: float) -> None:
-        self._use(amount, now_mono_s, now_mono_s)
+    charge = take
 
     def give_back(self, amount: int, taken_mono_s: float, now_mono_s: float) -> None:
-        if self.kind is LeaseKind.RATE:
-            self._own_used(now_mono_s)
-            amount = min(amount, self._uses.get(int(taken_mono_s / SLOT_S), 0))
-        elif taken_mono_s < self._period_began_mono_s(now_mono_s):
+        slot = 0
+        if self._is_rate:
+            slot = int(taken_mono_s / SLOT_S)
+            if slot <= int(now_mono_s / SLOT_S) - WINDOW_SLOTS:
+                return
+            amount = min(amount, self._uses.get(slot, 0))
+        elif self._has_passed(taken_mono_s, now_mono_s):
             return
         if amount > 0:
-            self._use(-amount, taken_mono_s, now_mono_s)
+            self._uses[slot] = self._uses.get(slot, 0) - amount
+            self._changed.add(slot)
+            self._total -= amount
+            self.purse += amount
+            if not self.is_listed:
+                self._desk.list_meter(self)
 
     def used(self, now_mono_s: float) -> int:
-        if self.kind is LeaseKind.RATE:
+        unsaid = self._total - self._said_total
+        if self._is_rate:
             own = self._own_used(now_mono_s)
             is_fresh = self._answered_mono_s is not None and now_mono_s - self._answered_mono_s < 60.0
-            return max(own, self._book_used + sum(self._unsaid.values())) if is_fresh else own
+            return max(own, self._book_used + unsaid) if is_fresh else own
         if now_mono_s >= self._period_ends_mono_s:
             return 0
         floor = self._floor if self._floor_period >= self._period else 0
-        return max(0, self._book_used + sum(self._unsaid.values()), floor)
+        return max(0, self._book_used + unsaid, floor)
 
     def reset_s(self, now_mono_s: float) -> float:
-        if self.kind is LeaseKind.RATE:
-            own = (max(self._uses) + WINDOW_SLOTS) * SLOT_S if self._own_used(now_mono_s) else 0.0
-            return max(0.0, own - now_mono_s, self._reset_mono_s - now_mono_s)
+        if self._is_rate:
+            own_s = 0.0
+            if self._own_used(now_mono_s):
+                own_s = (next(reversed(self._uses)) + WINDOW_SLOTS) * SLOT_S - now_mono_s
+            return max(0.0, own_s, self._reset_mono_s - now_mono_s)
         return max(0.0, self._reset_mono_s - now_mono_s)
 
     # --- exchanges
 
     @property
     def is_unused(self) -> bool:
-        return not self._unsaid
+        return not self._changed
 
     @property
     def holds_anything(self) -> bool:
-        return self.purse > 0 or bool(self._unsaid)
+        return self.purse > 0 or bool(self._changed)
 
     def raise_spent(self, spent: int, period_start_at: float) -> None:
         """The ledger says so: the book counts at least that."""
@@ -133,11 +160,9 @@ class LeasedPurse(LeasedMeter):
             want = max(want, need)
         # What was used beyond the purse is among the uses: from now on it is the book's debt. Without a book, our part
         # of a budget is all there is: it is kept until the book grants again.
-        is_kept = self._desk.alone_among and self.kind is not LeaseKind.RATE
+        is_kept = self._desk.alone_among and not self._is_rate
         self.purse = max(0, self.purse if is_kept else min(self.purse, want, self._keep))
-        present = int(now_mono_s / SLOT_S)
-        uses = tuple(Use(max(0, present - slot), amount) for slot, amount in self._unsaid.items() if amount)
-        self._unsaid.clear()
+        uses = self._tell(now_mono_s)
         self._asked, self._short = need, 0
         period = max(self._period, self._floor_period)
         return LeaseReport(
@@ -166,7 +191,7 @@ class LeasedPurse(LeasedMeter):
 
     def go_alone(self, among: int) -> None:
         """The book does not answer: of a budget, take our part of what it had left."""
-        if self.kind is not LeaseKind.RATE:
+        if not self._is_rate:
             known = self._book_free if self._book_free is not None else self.amount - self._floor
             self.purse += max(0, known // among)
 
@@ -176,48 +201,61 @@ class LeasedPurse(LeasedMeter):
 
     def retell(self, told: LeaseReport | None, told_mono_s: float, now_mono_s: float) -> None:
         """The book began anew: it hears of the rest of the last minute again. Budgets it knows by `seen`."""
-        if self.kind is not LeaseKind.RATE:
+        if not self._is_rate:
             return
         self._own_used(now_mono_s)
-        self._unsaid = dict(self._uses)
+        self._said = {}
         present = int(told_mono_s / SLOT_S)
         for use in told.uses if told is not None else ():
-            slot = present - use.age_slots
-            self._unsaid[slot] = self._unsaid.get(slot, 0) - use.amount
+            if (slot := present - use.age_slots) in self._uses:
+                self._said[slot] = self._said.get(slot, 0) + use.amount
+        self._said_total = self._gone + sum(self._said.values())
+        self._changed = set(self._uses)
         self._desk.list_meter(self)
 
     # --- inside
 
-    def _use(self, amount: int, at_mono_s: float, now_mono_s: float) -> None:
-        slot = int(at_mono_s / SLOT_S)
-        self.purse -= amount
-        self._unsaid[slot] = self._unsaid.get(slot, 0) + amount
-        if self.kind is LeaseKind.RATE:
-            self._uses[slot] = self._uses.get(slot, 0) + amount
-        self._used_since += amount
-        self._used_mono_s = now_mono_s
-        if not self.is_listed:
-            self._desk.list_meter(self)
+    def _tell(self, now_mono_s: float) -> tuple[Use, ...]:
+        """What the book has not been told; from now on it has."""
+        self._own_used(now_mono_s)
+        present = int(now_mono_s / SLOT_S) if self._is_rate else 0
+        told: list[Use] = []
+        for slot in self._changed:
+            amount = self._uses.get(slot, 0) - self._said.get(slot, 0)
+            if amount:
+                told.append(Use(max(0, present - slot), amount))
+                self._said[slot] = self._said.get(slot, 0) + amount
+                self._said_total += amount
+        self._changed.clear()
+        return tuple(told)
 
     def _own_used(self, now_mono_s: float) -> int:
-        oldest = int(now_mono_s / SLOT_S) - WINDOW_SLOTS
-        for slot in [slot for slot in self._uses if slot <= oldest]:
-            del self._uses[slot]
-        return sum(self._uses.values())
+        """What was used here and still counts, after letting go of what does not."""
+        uses = self._uses
+        if self._is_rate and uses:
+            oldest = int(now_mono_s / SLOT_S) - WINDOW_SLOTS
+            if next(iter(uses)) <= oldest:
+                for slot in [slot for slot in uses if slot <= oldest]:
+                    amount = uses.pop(slot)
+                    self._gone += amount
+                    self._said_total += amount - self._said.pop(slot, 0)
+                    self._changed.discard(slot)
+        return self._total - self._gone
 
-    def _period_began_mono_s(self, now_mono_s: float) -> float:
+    def _has_passed(self, taken_mono_s: float, now_mono_s: float) -> bool:
+        """Whether the period in which something was taken is over."""
+        if not self._period:
+            return False
         ends_mono_s = self._period_ends_mono_s
-        if not self._period or now_mono_s >= ends_mono_s:
-            return ends_mono_s if self._period else -NEVER_S
-        return ends_mono_s - length_s(self.kind, self._period)
+        began_mono_s = ends_mono_s if now_mono_s >= ends_mono_s else ends_mono_s - length_s(self.kind, self._period)
+        return taken_mono_s < began_mono_s
 
     def _ahead(self, now_mono_s: float) -> int:
         """How much to hold without a need, as far as lately used; learned from one report to the next."""
-        self._own_used(now_mono_s)
         if self._reported_mono_s is not None and now_mono_s > self._reported_mono_s:
-            rate_per_s = max(0, self._used_since) / (now_mono_s - self._reported_mono_s)
+            rate_per_s = max(0, self._total - self._reported_total) / (now_mono_s - self._reported_mono_s)
             self._rate_per_s += RATE_WEIGHT * (rate_per_s - self._rate_per_s)
-        self._reported_mono_s, self._used_since = now_mono_s, 0
+        self._reported_mono_s, self._reported_total = now_mono_s, self._total
         if self._is_recalled or self.is_leaving or now_mono_s - self._used_mono_s > IDLE_S:
             return 0
         ahead = int(self._rate_per_s * AHEAD_S) + 2 * self._typical

@@ -38,6 +38,7 @@ REQUESTS = Table(
     Column("gpu_s", Double),
     Column("cost_nanos", BigInteger),
     Column("price_version", Text),
+    Column("degraded", Text),
     Index("requests_received_at", "received_at"),
     sqlite_with_rowid=False,
 )

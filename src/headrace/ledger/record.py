@@ -50,6 +50,8 @@ class RequestRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     cost_nanos: int | None = None
     """Billionths of the currency of the price table; None where the model has no price."""
     price_version: str | None = None
+    degraded: str | None = None
+    """What was changed about the request rather than to refuse it: another model, a shorter output; None: nothing."""
 
 
 RECORD_FIELDS: tuple[str, ...] = RequestRecord.__struct_fields__

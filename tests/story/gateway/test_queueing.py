@@ -254,6 +254,11 @@ async def test_the_ladder_is_taken_before_a_request_is_refused(tmp_path: Path) -
             await desk.gateway.wait_idle()
             line = 'headrace_queue_degraded_total{model="m",step="model"}'
             assert await desk.gateway.metric(line) == 1
+            await desk.gateway.stop()
+            records = records_of(desk.gateway.settings.journal_dir)
+            marks = {"model=small; output_tokens=7", "output_tokens=7", None}
+            assert {record["degraded"] for record in records} == marks
+            assert {record["requested_model"] for record in records} == {"m"}
 
 
 async def test_a_reload_keeps_those_who_wait(tmp_path: Path) -> None:

@@ -151,6 +151,7 @@ class Account:
             self.gpu_s,
             self.cost_nanos,
             self.price_version,
+            self.degraded,
         )
         books.counters.requests += 1
         (self.counted or books.counters.unknown).count_end(record)

@@ -92,8 +92,7 @@ async def begin(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
             await asyncio.gather(*(engine.__aenter__() for engine in engines))
             urls = [engine.url for engine in engines]
             pool = remote_pool(*urls, engine=engines[0].kind.value, served_model=MODEL, **pool_keys)
-            resume = {"drain_after_s": 0.2, "budget_minimum": 0}
-            declared = declare({"p": pool}, gateway={"resume": resume})
+            declared = declare({"p": pool}, gateway={"resume": {"budget_minimum": 2}})
             gateway = RunningGateway(tmp_path, declared)
             gateways.append(gateway)
             await gateway.__aenter__()
@@ -135,7 +134,7 @@ async def test_streams_outlive_a_killed_engine(begin: Callable[..., Any], dialec
 
 async def test_streams_outlive_a_stopped_engine(begin: Callable[..., Any]) -> None:
     """SIGSTOP of one replica: after the pool's stall bound its streams go on at the other."""
-    fleet: Fleet = await begin(resume={"stall_s": 1.5})
+    fleet: Fleet = await begin(resume={"stall_s": 2.0})
     for stop in range(KILLS):
         _, reading = await fleet.tell(STREAMS)
         victim = fleet.engines[stop % 2]

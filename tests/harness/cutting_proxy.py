@@ -15,6 +15,8 @@ class CuttingProxy:
         self.cut_after_events: int | None = None
         """None: nothing is cut. Back to None once it has happened."""
         self.cuts = 0
+        self.passed = b""
+        """Of the answer that was cut last, what came through."""
 
     @property
     def url(self) -> str:
@@ -60,7 +62,7 @@ class CuttingProxy:
             writer.write(data)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        events = 0
+        events, passed = 0, b""
         while data := await reader.read(65536):
             is_stream = b"data: " in data
             events += data.count(b"\n\n")
@@ -69,8 +71,11 @@ class CuttingProxy:
                 self.cut_after_events = None
                 self.cuts += 1
                 kept = data.split(b"\n\n")[: max(0, limit - (events - data.count(b"\n\n")))]
-                writer.write(b"\n\n".join([*kept, b""]) if kept else b"")
+                last = b"\n\n".join([*kept, b""]) if kept else b""
+                self.passed = passed + last
+                writer.write(last)
                 await writer.drain()
                 return
+            passed += data
             writer.write(data)
             await writer.drain()

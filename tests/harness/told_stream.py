@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -88,3 +89,11 @@ async def until(is_so: Any, bound_s: float = 30.0) -> None:
     async with asyncio.timeout(bound_s):
         while not is_so():
             await asyncio.sleep(0.01)
+
+
+def text_in(answer: bytes) -> str:
+    """The text of the whole events in the bytes of an answer, chunked or not."""
+    stream = ToldStream({})
+    for found in re.findall(rb"data: (?:\{.*\})(?=\n\n)", answer):
+        stream.take(found)
+    return stream.text

@@ -5,12 +5,16 @@ from headrace.gateway.endpoints.load import Claim
 from headrace.gateway.forwarding.delivery import Delivery
 from headrace.gateway.forwarding.tending import tend
 
+ASLEEP_S = 1.0
+"""Sweeps come four times a second: one that comes later than this says that the process did not run. Chosen."""
+
 
 class Dispatcher:
     """Keeps the deliveries that have not ended. Concurrency: event loop only."""
 
     def __init__(self) -> None:
         self._active: set[Delivery] = set()
+        self._swept_mono_s = 0.0
 
     def dispatch(self, delivery: Delivery, claim: Claim | None = None) -> None:
         """Start a delivery, where it was claimed, and watch it to its end."""
@@ -27,7 +31,12 @@ class Dispatcher:
         self._active.discard(delivery)
 
     def sweep(self, now_mono_s: float) -> None:
-        """Let every delivery look at its clocks."""
+        """Let every delivery look at its clocks, unless the process was kept from running: what came meanwhile has not
+        been read yet, and nobody is blamed for our own silence.
+        """
+        since_s, self._swept_mono_s = now_mono_s - self._swept_mono_s, now_mono_s
+        if since_s > ASLEEP_S:
+            return
         for delivery in list(self._active):
             try:
                 tend(delivery, now_mono_s)

@@ -75,3 +75,8 @@ class Had:
     """Of the text, where an engine has told them."""
     is_finished: bool = False
     """The finish reason has come: only the end is missing."""
+
+    @property
+    def prompt_tokens(self) -> int:
+        """What of the next prompt is this: its tokens as an engine has them, which may be fewer than were generated."""
+        return self.tokens if self.token_ids is None else len(self.token_ids)

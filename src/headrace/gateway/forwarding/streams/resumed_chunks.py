@@ -51,7 +51,7 @@ class ResumedChunks:
     @property
     def usage(self) -> TokenUsage | None:
         found = self._inner.usage
-        return None if found is None else corrected(found, self._had.tokens)
+        return None if found is None else corrected(found, self._had)
 
     def feed(self, block: bytes) -> bytes:
         passed: list[bytes] = []
@@ -85,7 +85,7 @@ class ResumedChunks:
         chunk |= {name: value for name, value in self._same.items() if name in chunk or name != "system_fingerprint"}
         usage = chunk.get("usage")
         if isinstance(usage, dict):
-            correct_usage(usage, self._had.tokens)  # pyright: ignore[reportUnknownArgumentType]
+            correct_usage(usage, self._had)  # pyright: ignore[reportUnknownArgumentType]
         if not chunk.get("choices"):
             return _event(chunk)
         return self._with_choice(chunk, chunk["choices"][0], has_usage=usage is not None)
@@ -143,31 +143,33 @@ def closing_events(
     return events + DONE
 
 
-def correct_usage(usage: dict[str, Any], had_tokens: int) -> None:
+def correct_usage(usage: dict[str, Any], had: Had) -> None:
     """What the caller had is output, though it was a part of the second prompt."""
     prompt, completion, details = usage.get("prompt_tokens"), usage.get("completion_tokens"), _details(usage)
     if isinstance(prompt, int):
-        usage["prompt_tokens"] = prompt = max(0, prompt - had_tokens)
+        usage["prompt_tokens"] = prompt = max(0, prompt - had.prompt_tokens)
         cached = details.get("cached_tokens")
         if isinstance(cached, int):
             details["cached_tokens"] = min(cached, prompt)
     if isinstance(completion, int):
-        usage["completion_tokens"] = completion + had_tokens
+        usage["completion_tokens"] = completion = completion + had.tokens
+    if "total_tokens" in usage and isinstance(prompt, int) and isinstance(completion, int):
+        usage["total_tokens"] = prompt + completion
 
 
 def _details(usage: dict[str, Any]) -> dict[str, Any]:
     return usage.get("prompt_tokens_details") or {}
 
 
-def corrected(usage: TokenUsage, had_tokens: int) -> TokenUsage:
+def corrected(usage: TokenUsage, had: Had) -> TokenUsage:
     """The same for the ledger."""
     prompt, cached = usage.input_tokens, usage.cached_input_tokens
     if prompt is not None:
-        prompt = max(0, prompt - had_tokens)
+        prompt = max(0, prompt - had.prompt_tokens)
         cached = None if cached is None else min(cached, prompt)
     return TokenUsage(
         input_tokens=prompt,
-        output_tokens=None if usage.output_tokens is None else usage.output_tokens + had_tokens,
+        output_tokens=None if usage.output_tokens is None else usage.output_tokens + had.tokens,
         cached_input_tokens=cached,
     )
 

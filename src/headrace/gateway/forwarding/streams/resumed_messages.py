@@ -50,7 +50,7 @@ class ResumedMessages:
     @property
     def usage(self) -> TokenUsage | None:
         found = self._inner.usage
-        return None if found is None else corrected(found, self._had.tokens)
+        return None if found is None else corrected(found, self._had)
 
     def feed(self, block: bytes) -> bytes:
         passed: list[bytes] = []
@@ -113,11 +113,10 @@ class ResumedMessages:
         return typed_event({"type": "content_block_delta", "index": 0, "delta": delta})
 
     def _usage(self, usage: dict[str, Any]) -> dict[str, Any]:
-        had_tokens = self._had.tokens
         if isinstance(usage.get("output_tokens"), int):
-            usage["output_tokens"] += had_tokens
+            usage["output_tokens"] += self._had.tokens
         if isinstance(usage.get("input_tokens"), int):
-            usage["input_tokens"] = max(0, usage["input_tokens"] - had_tokens)
+            usage["input_tokens"] = max(0, usage["input_tokens"] - self._had.prompt_tokens)
         return usage
 
 

@@ -68,6 +68,18 @@ def test_usage_is_of_the_whole_answer() -> None:
     assert resumed(hides_usage=True).feed(event([], usage=usage)) == b""
 
 
+def test_tokens_that_an_engine_merges_are_no_prompt_of_the_callers() -> None:
+    """Two tokens were generated, one is what the next prompt has of them."""
+    had = Had(text="Once ", tokens=2, first_event=FIRST, token_ids=(5,))
+    watch = ResumedChunks(had, Seam("Once "), hides_usage=False, guessed_input_tokens=None)
+    watch.feed(event(delta("upon")) + event(delta(reason="stop")))
+    usage = {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16}
+    [chunk] = chunks(watch.feed(event([], usage=usage)))
+    assert chunk["usage"] == {"prompt_tokens": 10, "completion_tokens": 7, "total_tokens": 17}
+    assert watch.usage is not None
+    assert (watch.usage.input_tokens, watch.usage.output_tokens) == (10, 7)
+
+
 def test_a_stop_text_across_the_seam_cuts_the_stream() -> None:
     """What follows is the engine's alone; the answer has an end of ours."""
     watch = resumed(stops=("ce upon",))

@@ -13,6 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A slow machine is no fault of the code: hypothesis times nothing here, `timeout` of pytest finds what hangs.
+settings.register_profile("headrace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("headrace")
 
 pytest_plugins = ["tests.fixtures.engine", "tests.fixtures.redis_server"]
 
@@ -116,7 +121,8 @@ def postgres_server() -> Iterator[PostgresServer]:
             server = PostgresServer(folder)
             server.start()
         except (PermissionError, RuntimeError) as error:
-            pytest.skip(f"the embedded PostgreSQL cannot run here: {error}")
+            why = f"the embedded PostgreSQL cannot run here: {error}"
+            pytest.fail(why) if "CI" in os.environ else pytest.skip(why)
         yield server
         server.stop()
     finally:

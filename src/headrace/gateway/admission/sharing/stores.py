@@ -10,6 +10,10 @@ NEVER_S = float("inf")
 """The coordinator does not take silence for death: it sees the connection close."""
 
 
+COORDINATOR_S = 2.0
+"""Least time for the coordinator to answer: its end is seen at once, and only a busy machine makes it late."""
+
+
 class SharingUnavailableError(Exception):
     """The declared store cannot be used by this installation; the text says what is missing."""
 
@@ -22,7 +26,7 @@ def open_keeper(plan: SharingPlan, leases_socket: Path) -> LeaseKeeper | None:
     if plan.through is SharedThrough.NOTHING:
         return None
     if plan.through is SharedThrough.COORDINATOR:
-        store = UnixStore(leases_socket, timeout_s=plan.timeout_s)
+        store = UnixStore(leases_socket, timeout_s=max(plan.timeout_s, COORDINATOR_S))
         return LeaseKeeper(store, is_open=plan.is_open, member_s=NEVER_S)
     assert plan.redis is not None
     try:

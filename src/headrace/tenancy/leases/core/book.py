@@ -2,8 +2,9 @@
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from itertools import islice
 
-from headrace.tenancy.leases.core.pot import Pot
+from headrace.tenancy.leases.core.pot import NEED_S, Pot
 from headrace.tenancy.leases.exchange import (
     LIMITS_PER_EXCHANGE,
     MEMBERS_MAX,
@@ -48,7 +49,7 @@ class LeaseBook:
         self._members: dict[str, float] = {}  # until when each lives
         self._answered: OrderedDict[str, Answered] = OrderedDict()
         self._pots: OrderedDict[str, Pot] = OrderedDict()
-        self._waited_for: set[str] = set()
+        self._waited_for: OrderedDict[str, float] = OrderedDict()  # until when, the earliest first
         self._settles_at_s: float | None = None
 
     @property
@@ -122,17 +123,16 @@ class LeaseBook:
             may_grant=may_grant,
         )
         if pot.is_waited_for(now_s):
-            self._waited_for.add(report.limit)
+            self._waited_for[report.limit] = now_s + NEED_S
+            self._waited_for.move_to_end(report.limit)
         else:
-            self._waited_for.discard(report.limit)
+            self._waited_for.pop(report.limit, None)
         return answer
 
     def _recalls(self, now_s: float) -> tuple[str, ...]:
-        for limit in list(self._waited_for):
-            pot = self._pots.get(limit)
-            if pot is None or not pot.is_waited_for(now_s):
-                self._waited_for.discard(limit)
-        return tuple(sorted(self._waited_for)[:RECALLS_MAX])
+        while self._waited_for and next(iter(self._waited_for.values())) <= now_s:
+            self._waited_for.popitem(last=False)
+        return tuple(islice(self._waited_for, RECALLS_MAX))
 
     def _expire(self, now_s: float) -> None:
         for member in [member for member, until_s in self._members.items() if now_s >= until_s]:

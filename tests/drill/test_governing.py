@@ -1,9 +1,13 @@
 """A whole instance whose tenants are changed while callers call: in force, on record, whatever is killed."""
 
+import http.client
 import json
 import os
 import signal
+import socket
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +16,8 @@ from typing import Any
 
 import pytest
 from tests.drill.instance import Instance, wait_until
+
+from headrace.database.migrate import migrate
 
 
 @pytest.fixture
@@ -23,18 +29,37 @@ def instance(tmp_path: Path) -> Iterator[Instance]:
     made.end()
 
 
-def said(instance: Instance, *words: str) -> Any:
-    done = instance.run(*words, "--json")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)["data"]
+class OwnSocket(http.client.HTTPConnection):
+    """The instance's own Unix socket, as the command line uses it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("headrace", timeout=60)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(str(self._path))
 
 
-def key_of(instance: Instance, tenant: str, *words: str) -> str:
-    return said(instance, "keys", "create", "--tenant", tenant, *words)["key"]
+def control(instance: Instance, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+    """Ask the control API; a start of a command takes a hundred times as long."""
+    connection = OwnSocket(instance.state_dir / "run" / "control.sock")
+    try:
+        connection.request(method, f"/api/v1/{path}", json.dumps(body or {}))
+        answer = connection.getresponse()
+        content = answer.read()
+    finally:
+        connection.close()
+    assert answer.status < 300, content
+    return json.loads(content)["data"]
+
+
+def key_of(instance: Instance, tenant: str) -> str:
+    return control(instance, "POST", "keys", {"tenant": tenant})["key"]
 
 
 def test_a_tenant_suspended_under_load_is_refused_while_others_are_served(instance: Instance) -> None:
-    """Requests in work are finished, others are not touched, and resuming takes effect as soon."""
+    """With the command line; requests in work are finished, and resuming takes effect as soon."""
     instance.up()
     quiet, instance.key = instance.key, key_of(instance, "search")
     wait_until(lambda: instance.call() == 200, "the tenant's key to be known")
@@ -43,7 +68,7 @@ def test_a_tenant_suspended_under_load_is_refused_while_others_are_served(instan
     with instance.under_load(3) as results:
         long_one.start()
         time.sleep(0.2)
-        said(instance, "tenants", "suspend", "search", "--reason", "runaway job")
+        assert instance.run("tenants", "suspend", "search", "--reason", "runaway job").returncode == 0
         wait_until(lambda: instance.call() == 403, "the refusal")
         status, body = instance.ask()
         assert (status, json.loads(body)["error"]["code"]) == (403, "suspended")
@@ -53,68 +78,87 @@ def test_a_tenant_suspended_under_load_is_refused_while_others_are_served(instan
     long_one.join()
     assert running == [200]
     assert set(results) <= {200, 403}
-    said(instance, "tenants", "resume", "search")
-    wait_until(lambda: instance.call() == 200, "requests to be taken again")
-    actions = [entry["action"] for entry in said(instance, "audit", "--tenant", "search")]
+    control(instance, "POST", "tenants/search/resume")
+    assert instance.call() == 200
+    actions = [entry["action"] for entry in control(instance, "GET", "audit?tenant=search")]
     assert actions[:2] == ["tenant.resume", "tenant.suspend"]
 
 
-def test_a_tenant_made_on_the_command_line_calls_at_once_and_keeps_its_limit(instance: Instance) -> None:
-    """No reload, no file: made, limited, shown with what is used, changed, deleted; and it survives a restart."""
+def test_a_tenant_made_over_the_api_calls_at_once_and_keeps_its_limit_over_a_restart(instance: Instance) -> None:
+    """No reload, no file: made, limited, shown with what is used, changed, deleted."""
     instance.up()
-    said(instance, "tenants", "create", "ads", "--set", "limits.requests_per_min=2")
+    control(instance, "POST", "tenants", {"name": "ads", "section": {"limits": {"requests_per_min": 2}}})
     instance.key = key_of(instance, "ads")
-    wait_until(lambda: instance.call() == 200, "the new tenant's key to be known")
-    statuses = [instance.call() for _ in range(3)]
-    assert statuses.count(429) >= 1
-    [limit] = [one for one in said(instance, "quota", "--tenant", "ads") if one["level"] == "tenant"]
+    assert [instance.call() for _ in range(3)] == [200, 200, 429]
+    done = instance.run("quota", "--tenant", "ads", "--json")
+    [limit] = [one for one in json.loads(done.stdout)["data"] if one["level"] == "tenant"]
     assert (limit["limit_name"], limit["limit"], limit["used"], limit["remaining"]) == ("requests_per_min", 2, 2, 0)
-    said(instance, "tenants", "change", "ads", "--set", "limits.requests_per_min=1000")
-    wait_until(lambda: instance.call() == 200, "the wider limit")
+    control(instance, "PATCH", "tenants/ads", {"section": {"limits": {"requests_per_min": 1000}}})
+    assert instance.call() == 200
     refused = instance.run("tenants", "change", "search", "--set", "weight=2")
-    assert refused.returncode == 1
-    assert f"{instance.config}:" in refused.stderr
-    assert instance.run("down").returncode == 0
-    instance.up()
-    instance.key = key_of(instance, "ads", "--name", "after the restart")
-    wait_until(lambda: instance.call() == 200, "the tenant after a restart")
-    said(instance, "tenants", "delete", "ads", "--revoke-keys")
-    wait_until(lambda: instance.call() == 401, "the refusal of a deleted tenant's key")
-
-
-def test_an_edited_file_is_on_record_even_where_the_supervisor_is_killed(instance: Instance) -> None:
-    """Reloaded, or killed in the middle and started again: the change of a tenant is noted once."""
-    instance.up()
-    instance.declaration["tenants"]["search"]["weight"] = 2
-    instance.write()
-    assert instance.run("reload").returncode == 0
-    wait_until(lambda: changes(instance, "tenant.change") == 1, "the reload to be noted")
-    instance.declaration["tenants"]["search"]["weight"] = 3
-    instance.write()
+    assert (refused.returncode, f"{instance.config}:" in refused.stderr) == (1, True)
     os.kill(instance.supervisor_pid(), signal.SIGKILL)
     wait_until(lambda: not instance.processes(), "everything of the killed instance to be gone")
     instance.up()
-    wait_until(lambda: changes(instance, "tenant.change") == 2, "the edit to be noted at the next start")
-    newest = said(instance, "audit", "--tenant", "search")[0]
+    assert instance.call() == 200
+    control(instance, "DELETE", "tenants/ads?revoke_keys=true")
+    assert instance.call() == 401
+
+
+def test_an_edited_file_is_on_record_even_where_the_supervisor_is_killed(instance: Instance) -> None:
+    """Reloaded, or edited while it was down: the change of a tenant is noted once."""
+    instance.up()
+    edit(instance, weight=2)
+    control(instance, "POST", "reload")
+    wait_until(lambda: changes(instance) == 1, "the reload to be noted")
+    os.kill(instance.supervisor_pid(), signal.SIGKILL)
+    wait_until(lambda: not instance.processes(), "everything of the killed instance to be gone")
+    edit(instance, weight=3)
+    instance.up()
+    assert changes(instance) == 2
+    newest = control(instance, "GET", "audit?tenant=search")[0]
     assert (newest["channel"], newest["before"]["weight"], newest["after"]["weight"]) == ("file", 2.0, 3.0)
 
 
-def changes(instance: Instance, action: str) -> int:
-    return sum(entry["action"] == action for entry in said(instance, "audit"))
+def edit(instance: Instance, *, weight: int) -> None:
+    instance.declaration["tenants"]["search"]["weight"] = weight
+    instance.write()
 
 
-def test_a_command_killed_at_any_moment_leaves_both_the_change_and_its_line_or_neither(instance: Instance) -> None:
-    """kill -9 while keys are made: the database never has one without the other."""
-    said(instance, "keys", "list")
-    for delay_s in (0.4, 0.55, 0.7, 0.9):
-        process = instance.begin("keys", "create", "--tenant", "search")
-        time.sleep(delay_s)
-        process.kill()
-        process.wait()
-    said(instance, "keys", "create", "--tenant", "search")
-    with sqlite3.connect(instance.state_dir / "headrace.db") as database:
-        keys = {row[0] for row in database.execute("SELECT key_id FROM keys")}
-        noted = {row[0] for row in database.execute("SELECT name FROM audit WHERE action = 'key.create'")}
+def changes(instance: Instance) -> int:
+    return sum(entry["action"] == "tenant.change" for entry in control(instance, "GET", "audit"))
+
+
+KILLED_AT_WORK = """
+import os, random, signal, sys, time
+from headrace.database.connect import open_database
+from headrace.domain.clock import SystemClock
+from headrace.domain.ids import TenantId
+from headrace.domain.tenant import Scope
+from headrace.tenancy.key_store import KeyStore
+
+random.seed(7)
+for _ in range(40):
+    child = os.fork()
+    if child == 0:
+        keys = KeyStore(open_database(sys.argv[1]), SystemClock())
+        while True:
+            keys.create_key(tenant=TenantId("a"), scope=Scope.INFERENCE)
+    time.sleep(random.uniform(0.01, 0.08))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+"""
+
+
+def test_a_process_killed_at_any_moment_leaves_both_the_change_and_its_line_or_neither(tmp_path: Path) -> None:
+    """kill -9, forty times, in the middle of making keys: the database never has one without the other."""
+    path = tmp_path / "headrace.db"
+    migrate(f"sqlite:///{path}")
+    subprocess.run([sys.executable, "-c", KILLED_AT_WORK, f"sqlite:///{path}"], check=True, timeout=60)
+    database = sqlite3.connect(path)
+    keys = {row[0] for row in database.execute("SELECT key_id FROM keys")}
+    noted = [row[0] for row in database.execute("SELECT name FROM audit WHERE action = 'key.create'")]
+    [version] = database.execute("SELECT version FROM changes WHERE subject = 'keys'").fetchone()
     database.close()
-    assert keys == noted
-    assert keys
+    assert keys == set(noted)
+    assert len(keys) == len(noted) == version > 0

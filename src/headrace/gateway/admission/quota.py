@@ -193,7 +193,9 @@ class Quota:
             allowed = ", ".join(sorted(caller.classes))
             message = f"this key may not send requests of class {request.request_class.value}; it may send: {allowed}"
             raise RequestError(ErrorCode.FORBIDDEN, message)
-        caps = self.purse_of(caller, now_mono_s).caps
+        known = self._purses.get(caller.key_id)
+        purse = known[1] if known is not None and known[0] is caller else self.purse_of(caller, now_mono_s)
+        caps = purse.caps
         if caps is None:
             return request
         check_caps(caps, request, choices_of(request))
@@ -246,7 +248,7 @@ class Quota:
     def reply_lines(self, ticket: Ticket, now_mono_s: float) -> bytes:
         """Header lines that tell the caller what is left."""
         purse = ticket.reservation.purse
-        return purse.headers.lines(now_mono_s) if purse.meters else b""
+        return purse.headers.lines(now_mono_s) if purse.has_headers else b""
 
     def settle(
         self,
@@ -282,7 +284,9 @@ class Quota:
         gpu_s = None
         if pool is not None:
             self._clock.count(pool, input_tokens - cached, output_tokens)
-            gpu_s = self._gpu_s(pool, input_tokens, cached, output_tokens)
+            speed = self.speeds.get(pool)
+            if speed is not None and speed.decode_s is not None:
+                gpu_s = speed.gpu_s(input_tokens=input_tokens, cached_input_tokens=cached, output_tokens=output_tokens)
         tariff = self._tariffs.get(request.requested_model)
         cost = 0 if tariff is None else tariff.cost_nanos(input_tokens, cached, output_tokens, gpu_s)
         if reservation.purse.meters or reservation.late_slots:
@@ -325,9 +329,11 @@ class Quota:
             model, input_tokens = request.requested_model, request.estimated_input_tokens
             gpu_s = None
             for pool in self._pools_of.get(model, ()):
-                found = self._gpu_s(pool, input_tokens, 0, output_tokens)
-                if found is not None and (gpu_s is None or found > gpu_s):
-                    gpu_s = found
+                speed = self.speeds[pool]
+                if speed.decode_s is not None:
+                    found = speed.gpu_s(input_tokens=input_tokens, cached_input_tokens=0, output_tokens=output_tokens)
+                    if found is not None and (gpu_s is None or found > gpu_s):
+                        gpu_s = found
             if gpu_s is not None:
                 gpu_us = round(gpu_s * MICROSECONDS)
             tariff = self._tariffs.get(model)
@@ -346,12 +352,6 @@ class Quota:
             cost,
             cost,
         ]
-
-    def _gpu_s(self, pool: str, input_tokens: int, cached: int, output_tokens: int) -> float | None:
-        speed = self.speeds.get(pool)
-        if speed is None or speed.decode_s is None:
-            return None
-        return speed.gpu_s(input_tokens=input_tokens, cached_input_tokens=cached, output_tokens=output_tokens)
 
     def _expected_output(self, request: InferenceRequest, purse: Purse, choices: int) -> int:
         """Of a request without a limit; not more than could ever be reserved, so that small limits serve it too."""

@@ -17,7 +17,21 @@ HOLD_WEIGHT = 0.2
 """Of the newest time in the mean time that a slot is held. Chosen."""
 
 
-class WindowMeter:
+class LocalMeter:
+    """What meters of one process can do beyond `Meter`: look and count in one call, as every request does for each."""
+
+    __slots__ = ()
+
+    def try_take(self, amount: int, now_mono_s: float) -> bool:
+        """Count `amount` where it is there."""
+        raise NotImplementedError
+
+    def undo(self, amount: int, now_mono_s: float) -> None:
+        """Take back what `try_take` has just counted: it never was."""
+        raise NotImplementedError
+
+
+class WindowMeter(LocalMeter):
     """So much in any 60 seconds.
 
     What was taken counts from when it was taken; what is given back is taken out of that same moment.
@@ -39,6 +53,20 @@ class WindowMeter:
             self._forget(now_mono_s)
         excess = self._used + amount - self.amount
         return 0.0 if excess <= 0 else self._wait_for(excess, amount, now_mono_s)
+
+    def try_take(self, amount: int, now_mono_s: float) -> bool:
+        if now_mono_s >= self._changes_mono_s:
+            self._forget(now_mono_s)
+        used = self._used + amount
+        if used > self.amount:
+            return False
+        self._used = used
+        slot, slots = int(now_mono_s * SLOTS_PER_S), self._slots
+        slots[slot] = slots.get(slot, 0) + amount
+        return True
+
+    def undo(self, amount: int, now_mono_s: float) -> None:
+        self.give_back(amount, now_mono_s, now_mono_s)
 
     def take(self, amount: int, now_mono_s: float) -> None:
         slot, slots = int(now_mono_s * SLOTS_PER_S), self._slots
@@ -96,7 +124,7 @@ class WindowMeter:
         return f"WindowMeter({self._used} of {self.amount}, {self.limit_id.unit.value})"
 
 
-class SlotMeter:
+class SlotMeter(LocalMeter):
     """So many at once."""
 
     __slots__ = ("_hold_s", "_in_use", "amount", "limit_id")
@@ -111,6 +139,16 @@ class SlotMeter:
         if self._in_use + amount <= self.amount:
             return 0.0
         return NEVER_S if amount > self.amount else self._hold_s / self.amount
+
+    def try_take(self, amount: int, now_mono_s: float) -> bool:
+        in_use = self._in_use + amount
+        if in_use > self.amount:
+            return False
+        self._in_use = in_use
+        return True
+
+    def undo(self, amount: int, now_mono_s: float) -> None:
+        self._in_use -= amount
 
     def take(self, amount: int, now_mono_s: float) -> None:
         self._in_use += amount
@@ -147,7 +185,7 @@ class WallOffset:
         self.offset_s = now_at - now_mono_s
 
 
-class CalendarMeter:
+class CalendarMeter(LocalMeter):
     """So much in one calendar day or month, UTC. What was taken counts in the period in which it was taken."""
 
     __slots__ = ("_end_at", "_period_of", "_start_at", "_used", "_wall", "amount", "limit_id")
@@ -167,6 +205,19 @@ class CalendarMeter:
         if self._used + amount <= self.amount:
             return 0.0
         return NEVER_S if amount > self.amount else self._end_at - now_at
+
+    def try_take(self, amount: int, now_mono_s: float) -> bool:
+        now_at = now_mono_s + self._wall.offset_s
+        if now_at >= self._end_at:
+            self._begin(now_at)
+        used = self._used + amount
+        if used > self.amount:
+            return False
+        self._used = used
+        return True
+
+    def undo(self, amount: int, now_mono_s: float) -> None:
+        self._used -= amount
 
     def take(self, amount: int, now_mono_s: float) -> None:
         self._used += amount

@@ -3,10 +3,11 @@
 Counterpart: `admission/quota.py`, which makes purses of a plan and tells callers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headrace.domain.quota import SLOTS, RequestCaps, Unit
+from headrace.gateway.admission.core.local_meters import LocalMeter
 from headrace.gateway.admission.core.meter import Meter
 from headrace.gateway.admission.core.rate_headers import RateHeaders
 
@@ -37,10 +38,13 @@ def no_amounts() -> Amounts:
 class Purse:
     """All meters that a caller is under, the widest level first, and the tightest caps of a single request."""
 
-    __slots__ = ("caps", "headers", "meters", "most_output_tokens", "needs_bill")
+    __slots__ = ("_local", "caps", "has_headers", "headers", "meters", "most_output_tokens", "needs_bill")
 
     def __init__(self, meters: Sequence[Meter], caps: RequestCaps | None) -> None:
         self.meters = tuple((INDEX[meter.limit_id.unit], meter) for meter in meters)
+        local = [(index, meter.try_take) for index, meter in self.meters if isinstance(meter, LocalMeter)]
+        self._local = tuple(local) if len(local) == len(self.meters) else None
+        """Of all meters, where none is shared with other processes."""
         self.caps = caps
         """None where nothing is capped."""
         self.needs_bill = any(index in (GPU, DAY, MONTH) for index, _ in self.meters)
@@ -52,24 +56,50 @@ class Purse:
             [meter for index, meter in self.meters if index == REQUESTS],
             [meter for index, meter in self.meters if index in (INPUT, OUTPUT)],
         )
+        self.has_headers = not self.headers.is_empty
 
     def try_reserve(self, amounts: Amounts, now_mono_s: float) -> "Reservation | Shortage":
         """Take `amounts` from every meter, or nothing at all and say which one is short for longest."""
+        local = self._local
+        if local is None:
+            return self._try_reserve_shared(amounts, now_mono_s)
+        for index, try_take in local:
+            amount = amounts[index]
+            if amount and not try_take(amount, now_mono_s):
+                return self._undo(try_take, amounts, now_mono_s)
+        return Reservation(self, amounts, now_mono_s)
+
+    def _undo(self, refused: Callable[[int, float], bool], amounts: Amounts, now_mono_s: float) -> "Shortage":
+        """Take back what was taken before the meter that refused, and say what is short."""
+        for index, meter in self.meters:
+            assert isinstance(meter, LocalMeter)
+            if meter.try_take == refused:
+                break
+            if amounts[index]:
+                meter.undo(amounts[index], now_mono_s)
+        shortage = self._find_shortage(amounts, now_mono_s)
+        assert shortage is not None
+        return shortage
+
+    def _try_reserve_shared(self, amounts: Amounts, now_mono_s: float) -> "Reservation | Shortage":
+        shortage = self._find_shortage(amounts, now_mono_s)
+        if shortage is not None:
+            return shortage
+        for index, meter in self.meters:
+            amount = amounts[index]
+            if amount:
+                meter.take(amount, now_mono_s)
+        return Reservation(self, amounts, now_mono_s)
+
+    def _find_shortage(self, amounts: Amounts, now_mono_s: float) -> "Shortage | None":
         shortage: Shortage | None = None
-        meters = self.meters
-        for index, meter in meters:
+        for index, meter in self.meters:
             amount = amounts[index]
             if amount:
                 wait_s = meter.wait_s(amount, now_mono_s)
                 if wait_s > 0.0 and (shortage is None or wait_s > shortage.wait_s):
                     shortage = Shortage(meter=meter, amount=amount, wait_s=wait_s)
-        if shortage is not None:
-            return shortage
-        for index, meter in meters:
-            amount = amounts[index]
-            if amount:
-                meter.take(amount, now_mono_s)
-        return Reservation(self, amounts, now_mono_s)
+        return shortage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

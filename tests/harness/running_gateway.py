@@ -14,6 +14,7 @@ import msgspec
 
 from headrace.declaration.gateway_plan import EndpointAddress, GatewayPlan, compile_gateway_plan
 from headrace.declaration.model import Declaration
+from headrace.domain.admin import OWNER_OF_ALL
 from headrace.domain.ids import TenantId
 from headrace.domain.queue_status import QueueStatus
 from headrace.domain.quota_status import LimitStatus
@@ -37,8 +38,10 @@ START_S = 60.0
 
 
 def new_key(tenant: str = "default", scope: Scope = Scope.INFERENCE, **more: Any) -> tuple[str, KeyRecord]:
-    """A key and its record."""
-    return generate_key(tenant=TenantId(tenant), scope=scope, created_at=datetime.now(tz=UTC), **more)
+    """A key and its record; an admin key may everything."""
+    clear_text, record = generate_key(tenant=TenantId(tenant), scope=scope, created_at=datetime.now(tz=UTC), **more)
+    grant = OWNER_OF_ALL if scope is Scope.ADMIN else None
+    return clear_text, msgspec.structs.replace(record, grant=grant)
 
 
 def declare(pools: dict[str, dict[str, Any]], **sections: Any) -> Declaration:

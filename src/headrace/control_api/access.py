@@ -7,7 +7,6 @@ from headrace.database.url import DatabaseError
 from headrace.domain.admin import OWNER_OF_ALL, Channel, Grant, Principal, Role
 from headrace.domain.clock import Clock
 from headrace.domain.errors import ErrorCode, RequestError
-from headrace.domain.ids import KeyId
 from headrace.domain.tenant import Scope
 from headrace.tenancy.key_store import KeyStore
 from headrace.tenancy.keys import KEY_LENGTH, KeyRing
@@ -43,7 +42,6 @@ class AdminGate:
         self._store = store
         self._clock = clock
         self._ring = KeyRing()
-        self._grants: dict[KeyId, Grant] = {}
         self._version = _NONE_READ
 
     async def identify(self, authorization: str | None) -> Principal:
@@ -65,17 +63,16 @@ class AdminGate:
             raise RequestError(ErrorCode.FORBIDDEN, f"key {record.key_id} has scope {record.scope}; this needs admin")
         if record.suspended_at is not None:
             raise RequestError(ErrorCode.SUSPENDED, f"key {record.key_id} is suspended; ask an owner")
-        grant = self._grants.get(record.key_id)
-        if grant is None:
+        if record.grant is None:
             raise RequestError(ErrorCode.FORBIDDEN, f"key {record.key_id} has no role; make another one")
-        return Principal(subject=f"key:{record.key_id}", grant=grant, channel=Channel.API)
+        return Principal(subject=f"key:{record.key_id}", grant=record.grant, channel=Channel.API)
 
     def _refresh(self) -> None:
         """Read the keys again if they changed; with the database away, those last read go on counting."""
         try:
             version = self._store.read_version()
             if version != self._version:
-                self._ring, self._grants = KeyRing(self._store.list_usable_keys()), self._store.read_grants()
+                self._ring = KeyRing(self._store.list_usable_keys())
                 self._version = version
         except DatabaseError:
             if self._version == _NONE_READ:

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
+from headrace.domain.admin import Grant
 from headrace.domain.ids import KeyId, TenantId
 from headrace.domain.quota import NO_LIMITS, LimitSet
 from headrace.domain.request import RequestClass
@@ -43,6 +44,8 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Since when it is refused; None: it is not."""
     version: int = 1
     """Grows with each change, so that two who change it at once notice."""
+    grant: Grant | None = None
+    """What an admin key may do, where the record comes with it (`KeyStore.list_usable_keys`); None: nothing."""
 
 
 class DegradeKind(StrEnum):

@@ -71,13 +71,20 @@ class KeyStore:
             return tuple(_read(row) for row in connection.execute(query).mappings())
 
     def list_usable_keys(self) -> tuple[KeyRecord, ...]:
-        """The keys that may be used now, and the suspended ones, whose refusal says so: for `KeyRing`."""
+        """The keys that may be used now, those of operators with their grants; suspended ones, too, whose refusal says
+        so. For `KeyRing`.
+        """
         now_at = self._clock.wall_at().timestamp()
         query = select(KEYS).where(
             KEYS.c.revoked_at.is_(None), or_(KEYS.c.expires_at.is_(None), KEYS.c.expires_at > now_at)
         )
         with self._database.reading() as connection:
-            return tuple(_read(row) for row in connection.execute(query).mappings())
+            records = [_read(row) for row in connection.execute(query).mappings()]
+            grants = _read_grants(connection)
+        return tuple(
+            msgspec.structs.replace(record, grant=grants.get(record.key_id)) if record.scope is Scope.ADMIN else record
+            for record in records
+        )
 
     def get_key(self, key_id: KeyId) -> KeyRecord:
         """Raises: KeyNotFoundError."""
@@ -90,8 +97,7 @@ class KeyStore:
     def read_grants(self) -> dict[KeyId, Grant]:
         """What each admin key may do. A key without an entry may do nothing."""
         with self._database.reading() as connection:
-            rows = connection.execute(select(ADMIN_GRANTS)).mappings()
-            return {KeyId(row["subject"].removeprefix("key:")): _read_grant(row) for row in rows}
+            return _read_grants(connection)
 
     # --- change
 
@@ -259,6 +265,11 @@ def _grant_row(record: KeyRecord, grant: Grant) -> dict[str, object]:
         "tenant": grant.tenant,
         "created_at": record.created_at.timestamp(),
     }
+
+
+def _read_grants(connection: Connection) -> dict[KeyId, Grant]:
+    rows = connection.execute(select(ADMIN_GRANTS)).mappings()
+    return {KeyId(row["subject"].removeprefix("key:")): _read_grant(row) for row in rows}
 
 
 def _read_grant(row: RowMapping) -> Grant:

@@ -2,10 +2,12 @@
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
 from headrace.database.connect import open_database
 from headrace.database.migrate import migrate
+from headrace.domain.admin import OWNER_OF_ALL
 from headrace.domain.clock import SystemClock
 from headrace.domain.ids import KeyId, TenantId
 from headrace.domain.tenant import Scope
@@ -32,7 +34,8 @@ def test_a_created_key_is_stored_as_it_was_returned(store):
     (listed,) = store.list_keys()
     assert listed == record == store.get_key(record.key_id)
     now_at = datetime.now(tz=UTC).timestamp()
-    assert KeyRing(store.list_usable_keys()).find(clear_text.encode(), now_at) == record
+    found = KeyRing(store.list_usable_keys()).find(clear_text.encode(), now_at)
+    assert found == msgspec.structs.replace(record, grant=OWNER_OF_ALL)
 
 
 def test_every_change_raises_the_version(store):

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import msgspec
 
 from headrace.declaration.tenancy_plan import TenancyPlan
+from headrace.domain.batch import Submitter
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.ids import KeyId, TenantId
 from headrace.domain.request import RequestClass
@@ -60,10 +61,31 @@ class Identity:
             raise RequestError(ErrorCode.UNAUTHENTICATED, "the key is unknown, revoked or expired")
         return self._callers.get(record.key_id) or self._make_caller(record)
 
+    def identify_submitter(self, submitter: Submitter, now_at: float) -> Caller:
+        """Return who has submitted a batch, by the rules of now. Raises: as `identify`."""
+        if submitter.is_key:
+            record = self._ring.find_by_id(submitter.key_id, now_at)
+            if record is None:
+                raise RequestError(ErrorCode.UNAUTHENTICATED, f"key {submitter.key_id} is revoked or expired")
+            return self._callers.get(record.key_id) or self._make_caller(record)
+        return self._maker.make(
+            tenant=TenantId(submitter.tenant), key_id=KeyId(submitter.key_id), project=submitter.project
+        )
+
+    def submitter_of(self, caller: Caller) -> Submitter:
+        """What must be kept of `caller` to find it again."""
+        return Submitter(
+            tenant=caller.tenant,
+            key_id=caller.key_id,
+            project=caller.project,
+            is_key=self._ring.find_by_id(caller.key_id, 0.0) is not None,
+        )
+
     def is_admin(self, token: bytes, now_at: float) -> bool:
-        """Whether `token` is an admin key that is in force."""
+        """Whether `token` is an admin key in force that reaches further than one tenant."""
         record = self._ring.find(token, now_at)
-        return record is not None and record.scope is Scope.ADMIN and record.suspended_at is None
+        grant = None if record is None or record.suspended_at is not None else record.grant
+        return grant is not None and grant.is_global
 
     def _make_caller(self, record: KeyRecord) -> Caller:
         if record.scope is not Scope.INFERENCE:

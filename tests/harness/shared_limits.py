@@ -70,6 +70,8 @@ class SharedLimits:
         self.now_s = 100.0
         self.random = random.Random(seed)
         self.latency_s = latency_s
+        self.loss_ratio = 0.0
+        """So many exchanges get lost on their way there, and as many on their way back."""
         self._is_open = is_open
         self.book: LeaseBook | None = LeaseBook("g1", member_s=MEMBER_S)
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -114,7 +116,11 @@ class SharedLimits:
         self.at(self.latency_s / 2, lambda: self._arrive(member, message))
 
     def _arrive(self, member: Member, message: Exchange) -> None:
-        reply = self.book.exchange(message, self.now_s, EPOCH_AT + self.now_s) if self.book is not None else None
+        reply = None
+        if self.book is not None and self.random.random() >= self.loss_ratio:
+            reply = self.book.exchange(message, self.now_s, EPOCH_AT + self.now_s)
+        if self.random.random() < self.loss_ratio:
+            reply = None
         self.at(self.latency_s / 2, lambda: self._answered(member, reply))
 
     def _answered(self, member: Member, reply: ExchangeReply | None) -> None:

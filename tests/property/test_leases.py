@@ -90,6 +90,28 @@ def test_a_new_book_begins_with_what_members_hold() -> None:
     assert world.used[slots].in_use == 9
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_lost_messages_are_counted_once(seed: int) -> None:
+    """However many exchanges get lost on their way there or back, no limit is exceeded and no use counted twice."""
+    world, slots, rate = SharedLimits(3, seed=seed, is_open=False), limit(SLOTS), limit(RATE)
+    world.loss_ratio = 0.25
+    for member in world.members:
+        world.saturate(member, slots, 7, callers=15, hold_s=0.3, uses=lambda: 1)
+        world.saturate(member, rate, 2000, callers=15, hold_s=0.05, uses=lambda: world.random.randint(1, 60))
+    world.run(20.0)
+    assert world.used[slots].most_in_use <= 7
+    assert world.used[rate].most_in_window <= 2000
+    world.loss_ratio = 0.0
+    for member in world.members:
+        member.is_silent = True
+    world.run(8.0)
+    assert world.book is not None
+    pot = world.book.find_pot(f"tenant:{RATE.value}:t")
+    assert pot is not None
+    assert pot.used == world.used[rate].total
+    assert pot.held == 0
+
+
 def test_without_a_book_each_serves_by_its_part() -> None:
     """Fail open: a lost store stops nobody, and about one limit's worth is served; afterwards nothing counts twice."""
     world, slots, rate = SharedLimits(2), limit(SLOTS), limit(RATE)

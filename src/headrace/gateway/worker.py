@@ -274,7 +274,7 @@ class Worker:
             spawn(DnsDiscovery(self._directory, self._loop).run(), "discovery"),
         ]
         if self._keeper is not None:
-            self._background.append(spawn(self._keeper.run(), "lease keeper"))
+            self._keeper.start()
 
     async def _await_first_probes(self) -> None:
         """Know the endpoints before callers come: a worker that replaces another must refuse nothing it would serve."""

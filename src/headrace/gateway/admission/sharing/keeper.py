@@ -11,6 +11,7 @@ from time import monotonic
 import structlog
 
 from headrace.gateway.admission.core.lease_desk import LeaseDesk
+from headrace.gateway.tasks import spawn
 from headrace.tenancy.leases.exchange import LeaseStore, StoreLostError
 
 LEAST_S = 0.002
@@ -26,6 +27,7 @@ class LeaseKeeper:
     def __init__(self, store: LeaseStore, *, is_open: bool, member_s: float) -> None:
         self._store = store
         self._wake = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
         self.desk = LeaseDesk(secrets.token_hex(8), is_open=is_open, member_s=member_s, wake=self._wake.set)
 
     async def run(self) -> None:
@@ -52,8 +54,15 @@ class LeaseKeeper:
             log.info("shared limits are within reach again", members=desk.members)
         return True
 
+    def start(self) -> None:
+        """Exchange in the background until `close`."""
+        self._running = spawn(self.run(), "lease keeper")
+
     async def close(self) -> None:
         """Give back what is held, as far as the book can be reached."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait([self._running])  # An exchange under way must be over: the store takes one at a time.
         for _ in range(GOODBYES_MOST):
             if not self.desk.leave() or not await self.exchange_once():
                 break

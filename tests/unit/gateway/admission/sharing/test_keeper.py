@@ -38,7 +38,7 @@ async def test_a_request_in_need_is_fed_at_once(tmp_path: Path) -> None:
     coordinator = Coordinator(tmp_path / "leases.sock", SystemClock(), structlog.get_logger())
     await coordinator.open()
     keeper = keeper_at(coordinator.path)
-    running = asyncio.ensure_future(keeper.run())
+    keeper.start()
     now_mono_s = SystemClock().mono_s
     meter = keeper.desk.meter(LIMIT, 10, now_mono_s())
     fed = asyncio.Event()
@@ -47,11 +47,29 @@ async def test_a_request_in_need_is_fed_at_once(tmp_path: Path) -> None:
             fed.clear()
             if keeper.desk.await_share(meter, now_mono_s(), fed.set):
                 await fed.wait()
-    running.cancel()
-    await asyncio.wait([running])
     pot = coordinator.book.find_pot("tenant:requests_per_min:t")
     assert pot is not None
     assert pot.held > 0
     await keeper.close()
     assert pot.held == 0
     await coordinator.close()
+
+
+async def test_closing_waits_for_the_exchange_under_way(tmp_path: Path) -> None:
+    """A worker that is stopped in the middle of an exchange with a slow coordinator ends in order."""
+    asked = asyncio.Event()
+
+    async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_unix_server(never_answer, str(tmp_path / "leases.sock"))
+    keeper = LeaseKeeper(UnixStore(tmp_path / "leases.sock", timeout_s=0.2), is_open=True, member_s=float("inf"))
+    keeper.desk.meter(LIMIT, 10, 0.0).take(1, 0.0)
+    keeper.start()
+    async with asyncio.timeout(30):
+        await asked.wait()
+        await keeper.close()
+    server.close()

@@ -70,6 +70,7 @@ class Supervisor:
     _hurry: asyncio.Event = field(default_factory=asyncio.Event)
     _upgrade: asyncio.Event = field(default_factory=asyncio.Event)
     _change: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _reading_callers: asyncio.Lock = field(default_factory=asyncio.Lock)
     _keys: tuple[KeyRecord, ...] | None = None
     _overlay: TenancyOverlay = NOTHING
     _merged: tuple[Loaded, Declaration] | None = None
@@ -148,16 +149,20 @@ class Supervisor:
             await self.gateway.set_keys(keys)
 
     async def refresh_callers(self) -> None:
-        """Read keys, tenants and suspensions, and give them to the workers if they changed."""
-        await self.refresh_keys()
-        overlay = await self.read_overlay()
-        if overlay == self._overlay:
-            return
-        async with self._change:
-            self._overlay, self._merged = overlay, None
-            plan = self._compile(self.declaration)
-            self.revision = plan.revision
-            refusal = await self.gateway.configure(plan)
+        """Read keys, tenants and suspensions, and give them to the workers if they changed.
+
+        One after the other: what was read earlier must not overwrite what somebody else has read later.
+        """
+        async with self._reading_callers:
+            await self.refresh_keys()
+            overlay = await self.read_overlay()
+            if overlay == self._overlay:
+                return
+            async with self._change:
+                self._overlay, self._merged = overlay, None
+                plan = self._compile(self.declaration)
+                self.revision = plan.revision
+                refusal = await self.gateway.configure(plan)
         if refusal:
             self.log.error("gateway refused changed tenants", reason=refusal)
 

@@ -344,3 +344,31 @@ async def test_junk_makes_no_series(tmp_path: Path, engine: ScriptedEngine, coun
         assert await gateway.metric('headrace_tenant_requests_total{outcome="completed",tenant="other"}') == 4
         assert await gateway.metric('headrace_tenant_cost_total{currency="USD",tenant="t0"}') == pytest.approx(0.0002)
         assert await gateway.metric('headrace_quota_refusals_total{level="tenant",limit="requests_per_min"}') == 6
+
+
+async def test_callers_bound_to_a_region_stay_in_it(
+    tmp_path: Path, engine: ScriptedEngine, counting: CountingEngine
+) -> None:
+    """No attempt goes to a pool elsewhere, not even where the region has no engine left."""
+    keys = {name: new_key(name) for name in ("free", "eu", "asia")}
+    tenants = {"default": {}, "free": {}, "eu": {"regions": ["eu"]}, "asia": {"regions": ["asia"]}}
+    async with ScriptedEngine() as abroad:
+        CountingEngine().join(abroad)
+        pools = {
+            "here": remote_pool(engine.url, region="eu"),
+            "there": remote_pool(abroad.url, region="us"),
+            "nowhere": remote_pool(abroad.url),
+        }
+        declaration = declare(pools, tenants=tenants)
+        async with RunningGateway(tmp_path, declaration, tuple(record for _, record in keys.values())) as gateway:
+            await gateway.wait_ready(endpoints=3)
+            for _ in range(12):
+                assert (await ask(gateway.port, post(work(), keys["eu"][0]))).status == 200
+            assert (counting.answered, abroad.seen) == (12, [])
+            refused = await ask(gateway.port, post(work(), keys["asia"][0]))
+            assert (refused.status, refused.code) == (503, "no_ready_endpoint")
+            assert "in the regions of this key (asia)" in refused.json["error"]["message"]
+            await engine.stop()
+            assert (await ask(gateway.port, post(work(), keys["eu"][0]))).status in (502, 503)
+            assert abroad.seen == []
+            assert (await ask(gateway.port, post(work(), keys["free"][0]))).status == 200

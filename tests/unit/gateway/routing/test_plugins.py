@@ -27,7 +27,7 @@ def test_a_scorer_gives_each_candidate_a_cost(kind: str) -> None:
     ask = Ask(input_tokens=500.0, output_tokens=100.0, request_class="standard", session="s", turn=7)  # pyright: ignore[reportArgumentType]
     view = View(
         ask=ask, candidates=found, ahead_tokens=[0.0, 9.0, 0.0], uncached_tokens=[500.0, 1.0, 500.0],
-        work_tokens=[510.0, 1.0, 510.0],
+        work_tokens=[510.0, 1.0, 510.0], paces_s=[1e-4, 1e-4, 1e-4],
     )  # fmt: skip
     scorer = make_scorer(kind)
     costs = scorer.costs(view)

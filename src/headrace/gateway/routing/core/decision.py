@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from headrace.domain.request import RequestClass
-from headrace.gateway.routing.core.candidate import Candidate, prefill_work
+from headrace.gateway.routing.core.candidate import ATTENTION_TOKENS, Candidate, prefill_work
 from headrace.gateway.routing.core.chain import PromptChain
 from headrace.gateway.routing.core.prefix_index import NO_MATCHES, Matches, PrefixIndex
 
@@ -53,6 +53,8 @@ class View:
     uncached_tokens: list[float]
     work_tokens: list[float]
     """What computing them costs, in tokens of a short prompt."""
+    paces_s: list[float]
+    """Seconds that a token of such work takes there."""
 
 
 class Scorer(Protocol):
@@ -165,11 +167,20 @@ def _view(ask: Ask, candidates: Sequence[Candidate], matches: Matches) -> View:
             tokens - min(tokens - 1.0, held.get(candidate.bit, 0) * per_unit * candidate.trust)
             for candidate in candidates
         ]
+        work = [left * (1.0 + (tokens - 0.5 * left) / ATTENTION_TOKENS) for left in uncached]  # `prefill_work`
     else:
         uncached = [tokens] * len(candidates)
-    ahead = [candidate.ahead_tokens(now_mono_s) if candidate.prefill_tokens else 0.0 for candidate in candidates]
-    work = [prefill_work(left, tokens) for left in uncached]
-    return View(ask=ask, candidates=candidates, ahead_tokens=ahead, uncached_tokens=uncached, work_tokens=work)
+        work = [prefill_work(tokens, tokens)] * len(candidates)
+    return View(
+        ask=ask,
+        candidates=candidates,
+        ahead_tokens=[
+            candidate.ahead_tokens(now_mono_s) if candidate.prefill_tokens else 0.0 for candidate in candidates
+        ],
+        uncached_tokens=uncached,
+        work_tokens=work,
+        paces_s=[candidate.factor * candidate.pool.ttft.slope for candidate in candidates],
+    )
 
 
 def _cost(view: View, policy: Policy, *, explains: bool) -> tuple[list[float], dict[str, list[float]]]:
@@ -182,7 +193,7 @@ def _cost(view: View, policy: Policy, *, explains: bool) -> tuple[list[float], d
         if totals:
             totals = [total + weight * cost for total, cost in zip(totals, costs, strict=True)]
         else:
-            totals = [weight * cost for cost in costs]
+            totals = costs if weight == 1.0 else [weight * cost for cost in costs]
         if explains:
             parts[weighted.scorer.kind] = [weight * cost for cost in costs]
     return totals or [0.0] * len(view.candidates), parts

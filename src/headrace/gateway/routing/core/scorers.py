@@ -16,8 +16,10 @@ class PredictedTtftScorer:
 
     def costs(self, view: View) -> list[float]:
         return [
-            candidate.factor * (candidate.pool.ttft.fixed + candidate.pool.ttft.slope * (ahead + work))
-            for candidate, ahead, work in zip(view.candidates, view.ahead_tokens, view.work_tokens, strict=True)
+            candidate.factor * candidate.pool.ttft.fixed + pace_s * (ahead + work)
+            for candidate, pace_s, ahead, work in zip(
+                view.candidates, view.paces_s, view.ahead_tokens, view.work_tokens, strict=True
+            )
         ]  # fmt: skip
 
 
@@ -28,10 +30,7 @@ class PrefillWorkScorer:
     kind = "prefill-work"
 
     def costs(self, view: View) -> list[float]:
-        return [
-            candidate.factor * candidate.pool.ttft.slope * work
-            for candidate, work in zip(view.candidates, view.work_tokens, strict=True)
-        ]
+        return [pace_s * work for pace_s, work in zip(view.paces_s, view.work_tokens, strict=True)]
 
 
 INTERFERENCE_RATIO = 0.2
@@ -49,8 +48,8 @@ class DecodeSlowdownScorer:
         twice_output = 2.0 * view.ask.output_tokens
         return [
             candidate.pool.tpot.slope * (candidate.in_flight + candidate.foreign) * twice_output
-            + INTERFERENCE_RATIO * candidate.pool.ttft.slope * work * candidate.running
-            for candidate, work in zip(view.candidates, view.work_tokens, strict=True)
+            + INTERFERENCE_RATIO * pace_s * work * candidate.running
+            for candidate, pace_s, work in zip(view.candidates, view.paces_s, view.work_tokens, strict=True)
         ]
 
 

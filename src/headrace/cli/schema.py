@@ -19,6 +19,7 @@ PRINTED = MappingProxyType(
     {
         "audit": "headrace.tenancy.audit:AuditEntry[]",
         "budget": "headrace.tenancy.quota_view:LimitView[]",
+        "cache": "headrace.domain.routing_status:RoutingStatus",
         "chat": "headrace.cli.chat:Turn",
         "check": "headrace.cli.check:CheckReport",
         "engine-caps": "headrace.catalog.compatibility:Verdict[]",
@@ -32,6 +33,7 @@ PRINTED = MappingProxyType(
         "models": "headrace.cli.models:ModelRow[]",
         "quota": "headrace.tenancy.quota_view:LimitView[]",
         "reload": "headrace.control_api.operations:ReloadReport",
+        "route": "headrace.domain.routing_status:RouteExplanation",
         "status": "headrace.control_api.operations:InstanceStatus",
         "tenants": "headrace.tenancy.governing:EntryView[]",
         "up": "headrace.cli.up_view:Welcome",

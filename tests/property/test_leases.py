@@ -22,7 +22,7 @@ def test_slots_are_never_exceeded_and_always_used(members: int, amount: int) -> 
     """Under more demand than there is, the limit is never exceeded, and 95 % of it are in use."""
     world, slots = SharedLimits(members), limit(SLOTS)
     for member in world.members:
-        world.saturate(member, slots, amount, callers=60, hold_s=0.4, uses=lambda: 1)
+        world.saturate(member, slots, amount, callers=40, hold_s=0.4, uses=lambda: 1)
     world.run(2.0)
     used = world.used[slots]
     used.hold(0, world.now_s)
@@ -38,13 +38,13 @@ def test_rates_are_never_exceeded_and_always_used(members: int, amount: int, siz
     """No 60 seconds hold more than the limit, wherever they begin, and 95 % of it are used in every one."""
     world, rate = SharedLimits(members), limit(RATE)
     for member in world.members:
-        world.saturate(member, rate, amount, callers=30, hold_s=0.05, uses=lambda: world.random.randint(1, 2 * size))
+        world.saturate(member, rate, amount, callers=10, hold_s=0.05, uses=lambda: world.random.randint(1, 2 * size))
     world.run(60.0)
     first = world.used[rate].total
-    world.run(122.0)
+    world.run(61.0)
     assert world.used[rate].most_in_window <= amount
     assert first >= 0.95 * amount - 2 * size
-    assert world.used[rate].total - first >= 2 * (0.95 * amount - 2 * size)
+    assert world.used[rate].total - first >= 0.95 * amount - 2 * size
 
 
 def test_shares_move_to_where_the_demand_is() -> None:
@@ -116,13 +116,13 @@ def test_without_a_book_each_serves_by_its_part() -> None:
     """Fail open: a lost store stops nobody, and about one limit's worth is served; afterwards nothing counts twice."""
     world, slots, rate = SharedLimits(2), limit(SLOTS), limit(RATE)
     one, other = world.members
-    world.saturate(one, rate, 1000, callers=20, hold_s=0.05, uses=lambda: 10)
+    world.saturate(one, rate, 1000, callers=8, hold_s=0.05, uses=lambda: 10)
     world.saturate(one, slots, 4, callers=20, hold_s=0.3, uses=lambda: 1)
     world.run(2.0)
     kept, world.book = world.book, None
     world.saturate(other, slots, 4, callers=20, hold_s=0.3, uses=lambda: 1)
-    world.saturate(other, rate, 1000, callers=20, hold_s=0.05, uses=lambda: 10)
-    world.run(130.0)
+    world.saturate(other, rate, 1000, callers=8, hold_s=0.05, uses=lambda: 10)
+    world.run(70.0)
     assert other.desk.trouble
     assert world.used[slots].most_in_use <= 4 + 2
     assert world.used[rate].most_in_window <= 1000 + 500

@@ -212,6 +212,7 @@ class AdmissionQueue:
                     claim.first_token()
             for ticket in lane.expired(now_mono_s):
                 self._expire(queue, ticket, now_mono_s)
+            lane.forget_idle(now_mono_s)
         for endpoint, room in self._rooms.items():
             if room.last is not None and endpoint.load.fresh(now_mono_s) is None:
                 room.went_stale()

@@ -18,6 +18,12 @@ from headrace.gateway.endpoints.load import Claim, Place
 
 MEMORY_S = 30.0
 """A tenant counts as using the pool so long after its last request: others then leave the headroom free. Chosen."""
+HEAVY_LOOKS = 8
+"""Once only the headroom is left, so many flows are looked at for one that is below its share. Chosen: who comes back
+stands first among equals, so that one is soon found or none is there."""
+FLOWS_KEPT = 4096
+FORGET_S = 600.0
+"""Where there are more flows, those without a request for so long are forgotten. Chosen."""
 WITHDRAWALS = 2
 """So often one offline request gives way after it was sent; then it stays. Chosen: its work must end some day."""
 OFFLINE = RequestClass.OFFLINE
@@ -93,6 +99,8 @@ class Lane:
         self._bands = BandTable(rules.bands)
         self._flows: dict[tuple[str, RequestClass], Flow] = {}
         self._tenants: dict[str, TenantWaiting] = {}
+        self._groups: dict[object, int] = {}
+        """Waiting tickets by group."""
         self._keyed: dict[tuple[str, str], list[QueueTicket]] = {}
         self._active_weight = 0.0
         """Of the flows that have something waiting or in service."""
@@ -234,6 +242,15 @@ class Lane:
                 found += [ticket for ticket in flow.iter_any_order() if ticket.since_mono_s <= since_mono_s]
         return list(dict.fromkeys(found))
 
+    def forget_idle(self, now_mono_s: float) -> None:
+        """Forget tenants that have not come for long, where there are very many."""
+        if len(self._flows) > FLOWS_KEPT:
+            self._flows = {
+                name: flow
+                for name, flow in self._flows.items()
+                if flow.waiting or flow.in_service or flow.seen_mono_s > now_mono_s - FORGET_S
+            }
+
     # --- to see
 
     def iter_flows(self) -> Iterator[Flow]:
@@ -272,21 +289,29 @@ class Lane:
         return (flow.in_service + 1) * weights <= flow.weight * limit
 
     def _next(self, now_mono_s: float) -> tuple[QueueTicket, Place] | None:
+        """Find who may go now, in order; a group that found no room is not asked for again."""
         full: set[object] = set()
         full_for_heavy: set[object] = set()
+        looks = HEAVY_LOOKS
         for band in self._bands.ordered(now_mono_s):
             for flow in band.heap.iter_least():
                 rival = self._rival(flow, now_mono_s)
-                is_light, is_contended = self._is_light(flow, rival), rival is not None
+                is_light = self._is_light(flow, rival)
                 for ticket in flow.iter_next():
                     group = ticket.group
                     if group is not None and (group in full or (not is_light and group in full_for_heavy)):
                         continue
-                    place = self._find(ticket, is_light, is_contended)
+                    place = self._find(ticket, is_light, rival is not None)
                     if place is not None:
                         return ticket, place
                     if group is not None:
-                        (full if is_light else full_for_heavy).add(group)
+                        (full if is_light or rival is None else full_for_heavy).add(group)
+                if self._groups.keys() <= full:
+                    return None
+                if self._groups.keys() <= full | full_for_heavy:
+                    looks -= 1
+                    if not looks:
+                        return None
         return None
 
     def _serve(self, ticket: QueueTicket, place: Place) -> Claim:
@@ -323,6 +348,7 @@ class Lane:
         if is_first:
             band.heap.enter(flow, is_back=in_front)
         band.waiting += 1
+        self._groups[ticket.group] = self._groups.get(ticket.group, 0) + 1
         self.waiting += 1
         self.waiting_bytes += ticket.body_bytes
         tenant = self._tenants.get(flow.tenant)
@@ -338,6 +364,11 @@ class Lane:
         flow = ticket.flow
         flow.remove(ticket)
         self._bands[flow.request_class].waiting -= 1
+        left = self._groups[ticket.group] - 1
+        if left:
+            self._groups[ticket.group] = left
+        else:
+            del self._groups[ticket.group]
         self.waiting -= 1
         self.waiting_bytes -= ticket.body_bytes
         tenant = self._tenants[flow.tenant]

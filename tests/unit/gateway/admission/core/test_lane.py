@@ -5,7 +5,7 @@ from tests.harness.places import FakePool, tenants
 
 from headrace.domain.request import RequestClass
 from headrace.gateway.admission.core.bands import BANDS, BandRules
-from headrace.gateway.admission.core.lane import QueueBound, Refused
+from headrace.gateway.admission.core.lane import FLOWS_KEPT, FORGET_S, QueueBound, Refused
 from headrace.gateway.endpoints.load import Claim
 
 INTERACTIVE, STANDARD, OFFLINE = BANDS
@@ -298,3 +298,18 @@ def test_weights_may_change_while_requests_wait():
     for _ in range(2):
         pool.finish_first()
     assert (pool.lane.waiting, pool.lane.in_service, list(pool.lane.iter_flows())) == (0, 0, [])
+
+
+def test_tenants_that_are_gone_are_forgotten():
+    """Very many tenants that come once take no memory for ever; who waits or runs is kept."""
+    pool = FakePool(1)
+    running = pool.come("running")
+    waiting = pool.come("waiting")
+    for number in range(FLOWS_KEPT):
+        pool.lane.flow(f"t{number}", STANDARD, 1.0)
+    pool.lane.forget_idle(FORGET_S + 1.0)
+    assert pool.lane.flow("running", STANDARD, 1.0) is running.flow
+    assert pool.lane.flow("waiting", STANDARD, 1.0) is waiting.flow
+    before = pool.lane.flow("t1", STANDARD, 1.0)
+    pool.lane.forget_idle(2 * FORGET_S)
+    assert pool.lane.flow("t1", STANDARD, 1.0) is before  # few are left: nothing to forget

@@ -143,7 +143,7 @@ class GatewayPlan(msgspec.Struct, frozen=True, kw_only=True):
     buffer_records: int
     segment_bytes: int
     journal_bytes: int
-    routing: dict[str, RoutingPlan] = {}
+    routing: dict[str, RoutingPlan]
     """By model."""
     sharing: SharingPlan = SharingPlan()
     """With whom limits are held together."""

@@ -24,8 +24,8 @@ NOTHING_EVERY_S = 1.0
 """Between two signs of life of a member that holds nothing."""
 RETRY_S = 0.2
 """Between two attempts to reach a lost book."""
-REFRESH_S = 20.0
-"""What is held is reported at least so often, so that the book does not take it for forgotten."""
+REFRESH_S = 5.0
+"""What is held or used elsewhere is reported on so often: the book forgets nothing, and figures stay fresh."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +203,8 @@ class LeaseDesk:
         """Report everything as given back; False once there is nothing left to report."""
         for meter in self._meters.values():
             meter.is_leaving = True
-        self._list_holders()
+            if meter.holds_anything:
+                self.list_meter(meter)
         return bool(self._listed)
 
     def figures(self) -> SharingFigures:
@@ -234,7 +235,7 @@ class LeaseDesk:
 
     def _list_holders(self) -> None:
         for meter in self._meters.values():
-            if meter.holds_anything:
+            if meter.holds_anything or meter.is_used_elsewhere:
                 self.list_meter(meter)
 
     def _retell(self, sent: Exchange, now_mono_s: float) -> None:

@@ -105,6 +105,11 @@ class LeasedMeter(ABC):
     def holds_anything(self) -> bool:
         """The book has to know of it."""
 
+    @property
+    @abstractmethod
+    def is_used_elsewhere(self) -> bool:
+        """At the last answer others used or held some of it."""
+
     @abstractmethod
     def report(self, now_mono_s: float) -> LeaseReport:
         """Say what was used and what is held, after letting go of what is not needed."""

@@ -143,6 +143,10 @@ class LeasedPurse(LeasedMeter):
     def holds_anything(self) -> bool:
         return self.purse > 0 or bool(self._changed)
 
+    @property
+    def is_used_elsewhere(self) -> bool:
+        return self._is_rate and self._book_used > 0
+
     def raise_spent(self, spent: int, period_start_at: float) -> None:
         """The ledger says so: the book counts at least that."""
         period, _ = period_of(self.kind, period_start_at)

@@ -65,6 +65,10 @@ class LeasedSlots(LeasedMeter):
     def holds_anything(self) -> bool:
         return self.held > 0 or self.in_use > 0
 
+    @property
+    def is_used_elsewhere(self) -> bool:
+        return self._held_by_others > 0
+
     def report(self, now_mono_s: float) -> LeaseReport:
         """Say what is held, after letting go of what is not needed."""
         in_use, need, self._asked = self.in_use, 0, 0

@@ -167,3 +167,19 @@ def test_a_leaving_worker_gives_everything_back() -> None:
     worker.exchange(0.1)
     assert not worker.desk.leave()
     assert worker.book.find_pot(TEXTS[0]).held == 0  # type: ignore[union-attr]
+
+
+def test_what_others_held_is_not_shown_for_ever() -> None:
+    """An idle gateway learns within seconds that the others have nothing in work any more."""
+    worker = Worker(member_s=60.0)
+    other = LeaseDesk("other", is_open=True, member_s=60.0, wake=lambda: None)
+    theirs, ours = other.meter(limit(SLOTS), 4, 0.0), worker.desk.meter(limit(SLOTS), 4, 0.0)
+    theirs.wait_s(2, 0.0)
+    other.adopt(worker.book.exchange(other.make_exchange(0.0), 0.0, NOON_AT), 0.0)
+    ours.wait_s(1, 0.1)
+    worker.exchange(0.1)
+    assert ours.used(0.1) > 0
+    for second in range(1, 30):
+        other.adopt(worker.book.exchange(other.make_exchange(float(second)), float(second), NOON_AT), float(second))
+        worker.exchange(float(second))
+    assert ours.used(30.0) == 0

@@ -74,10 +74,10 @@ def queue_view(found: Iterable[QueueStatus]) -> "RenderableType":
 
 
 def _headline(status: QueueStatus) -> str:
-    rate = "not measured" if status.starts_per_s is None else f"{status.starts_per_s:g} a second"
     line = f"{status.model}: {status.waiting} waiting, {status.in_service} in service; {status.reason}"
     if status.waiting:
-        line += f"; {rate} start from the queue"
+        rate = status.starts_per_s
+        line += "; how fast they start is not measured yet" if rate is None else f"; {rate:g} start a second"
     for what, counts in (("refused", status.refused), ("degraded", status.degraded)):
         if counts:
             line += f"; {what} since start: " + ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))

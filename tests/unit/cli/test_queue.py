@@ -20,7 +20,7 @@ def test_who_waits_and_why_is_on_one_screen() -> None:
     """The model's line has counts, reason, rate and refusals; tenants, endpoints and requests have a row each."""
     text = shown(status(count=2))
     line = text.splitlines()[0]
-    assert "m: 2 waiting, 2 in service; all 4 places of 1 ready endpoints are taken; 0.5 a second start" in line
+    assert "m: 2 waiting, 2 in service; all 4 places of 1 ready endpoints are taken; 0.5 start a second" in line
     assert "refused since start: 2 expired" in line
     assert any(row.split()[:5] == ["a", "standard", "1", "2", "2"] for row in text.splitlines())
     assert any(row.split()[:4] == ["p/0", "ready", "2", "4"] for row in text.splitlines())
@@ -34,7 +34,7 @@ def test_what_is_not_known_is_said() -> None:
     text = shown(msgspec.structs.replace(found, endpoints=(old,), starts_per_s=None))
     assert "no bound known" in text
     assert "99.0 (too old: own counts hold)" in text
-    assert "not measured start from the queue" in text
+    assert "how fast they start is not measured yet" in text
     assert "No models are declared." in shown()
 
 

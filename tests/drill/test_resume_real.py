@@ -79,11 +79,12 @@ async def test_streams_outlive_a_killed_llamacpp(tmp_path: Path) -> None:
                 streams = [ToldStream(body(number)) for number in range(STREAMS)]
                 reading = asyncio.gather(*(stream.read(gateway.port, gateway.key) for stream in streams))
                 await until(lambda told=streams: speaking(told) >= min(STREAMS, AT_ONCE), 120)
-                victim = engines[kill % 2]
+                in_flight = {one.endpoint: one.in_flight for one in (await gateway.status()).endpoints}
+                victim = max(engines, key=lambda engine: in_flight[f"p/127.0.0.1:{engine.port}"])
+                survivor = engines[victim is engines[0]]
                 victim.process.kill()
                 victim.process.wait()
                 await reading
-                survivor = engines[1 - kill % 2]
                 for number, stream in enumerate(streams):
                     assert stream.is_whole, stream.error
                     gaps_s.append(stream.longest_gap_s)
@@ -100,7 +101,7 @@ async def test_streams_outlive_a_killed_llamacpp(tmp_path: Path) -> None:
                     exact += rest.startswith(said)
                     begins_alike += rest[:8].startswith(said[:8])
                 if kill + 1 < KILLS:
-                    engines[kill % 2] = stack.enter_context(running_engine(port=victim.port))
+                    engines[engines.index(victim)] = stack.enter_context(running_engine(port=victim.port))
                     await gateway.wait_ready(endpoints=2)
             resumed = int(await gateway.metric('headrace_resumes_total{cause="died",model="m"}') or 0)
             gap_s = await gateway.metric('headrace_resume_gap_seconds_sum{model="m"}') or 0.0

@@ -126,7 +126,8 @@ async def test_streams_outlive_a_killed_engine(running: RealEngine, second: Real
             streams = [ToldStream(body) for body in bodies]
             reading = asyncio.gather(*(stream.read(gateway.port, gateway.key) for stream in streams))
             await until(lambda told=streams: all(stream.pieces > 3 for stream in told), 300)
-            victim = (second, running)[kill % 2]
+            in_flight = {one.endpoint: one.in_flight for one in (await gateway.status()).endpoints}
+            victim = max((second, running), key=lambda engine: in_flight["p/" + engine.url.removeprefix("http://")])
             victim.end()
             await reading
             for stream, first, other in zip(streams, alone, together, strict=True):

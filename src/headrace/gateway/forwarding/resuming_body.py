@@ -54,7 +54,7 @@ def resuming_body(body: bytes, request: InferenceRequest, had: Had, row: Continu
 
     Raises: CannotResumeError.
     """
-    text = had.text.removesuffix(_said_again(request, had, row))
+    text = had.text.removesuffix(said_again(request, had, row))
     fields: dict[str, Any] = dict(_decode_fields(body))
     if text and request.dialect is ApiDialect.COMPLETIONS:
         fields["prompt"] = _begun_prompt(request.fields, had)
@@ -64,8 +64,6 @@ def resuming_body(body: bytes, request: InferenceRequest, had: Had, row: Continu
             fields |= row.asked_with
     left = output_left(request, had, row)
     if left is not None and had.tokens:
-        if text != had.text:
-            left += 1  # the white space, mostly one token
         for name in [name for name in LIMITS if name in fields and fields[name] != _NULL] or ["max_tokens"]:
             fields[name] = left
     return msgspec.json.encode(fields)
@@ -73,12 +71,12 @@ def resuming_body(body: bytes, request: InferenceRequest, had: Had, row: Continu
 
 def seam_for(request: InferenceRequest, had: Had, row: ContinuationRow) -> Seam:
     """The seam at which the new words are joined to what the caller has."""
-    expected = had.text if row.stream_echoes.holds else _said_again(request, had, row)
+    expected = had.text if row.stream_echoes.holds else said_again(request, had, row)
     return Seam(had.text, expected=expected, stops=stop_texts(request.fields))
 
 
-def _said_again(request: InferenceRequest, had: Had, row: ContinuationRow) -> str:
-    """White space at the end is left to the engine to say again, where its templates may trim it."""
+def said_again(request: InferenceRequest, had: Had, row: ContinuationRow) -> str:
+    """White space at the end, which is left to the engine to say again where its templates may trim it."""
     if request.dialect is ApiDialect.COMPLETIONS or row.keeps_white_space.holds:
         return ""
     return had.text[len(had.text.rstrip()) :]

@@ -23,6 +23,7 @@ from headrace.gateway.forwarding.resuming_body import (
     check_row,
     output_left,
     resuming_body,
+    said_again,
     seam_for,
 )
 from headrace.gateway.forwarding.streams.resumed import RESUMABLE, closing, resumed_watch
@@ -86,6 +87,8 @@ class Resumption:
     meters: Meters
     cause: ResumeCause = ResumeCause.DIED
     had: Had = NOTHING
+    sent: Had = NOTHING
+    """The same, as the attempt under way counts it."""
     bar: ResumeBar | None = None
     """Why the stream that broke kept no text."""
     is_counted: bool = False
@@ -149,7 +152,9 @@ class Resumption:
                 return ResumeBar.NO_ENDPOINT if now_mono_s >= self.until_mono_s else None
             tokenizing = endpoint.driver.dialect.continuation.tokenizing
             if tokenizing is not None and not self.is_counted and self.had.text:
-                return TokenQuestion(endpoint, tokenizing, self.had.text, self.counted)
+                row = endpoint.driver.dialect.continuation
+                text = self.had.text.removesuffix(said_again(self.request, self.had, row))
+                return TokenQuestion(endpoint, tokenizing, text, self.counted)
             bar = self._prepare(endpoint)
             if bar is None:
                 # One that is taken away is well: its streams are moved without asking what dying pools may be asked.
@@ -183,7 +188,7 @@ class Resumption:
     def watch(self) -> StreamWatch:
         """The watcher of the stream that goes on."""
         assert self.seam is not None
-        return resumed_watch(self.request, self.had, self.seam)
+        return resumed_watch(self.request, self.sent, self.seam)
 
     def _request_bar(self) -> ResumeBar | None:
         """Why the request may not be resumed anywhere."""
@@ -202,7 +207,10 @@ class Resumption:
         try:
             check_row(row, self.request.dialect)
             first = attempt_body(self.request, endpoint, self.caller)
-            self.body = resuming_body(first, self.request, self.had, row)
+            # What is said again is one token mostly, and not had yet.
+            is_again = bool(said_again(self.request, self.had, row)) and self.had.tokens > 0
+            self.sent = replace(self.had, tokens=self.had.tokens - is_again)
+            self.body = resuming_body(first, self.request, self.sent, row)
         except CannotResumeError as error:
             return error.bar
         self.seam = seam_for(self.request, self.had, row)

@@ -45,12 +45,12 @@ class RetryBudget:
     def try_retry(self, now_mono_s: float) -> bool:
         """Take one retry from the budget; False where it is used up."""
         self.turn(now_mono_s)
+        if self._reserve > 0:  # first: what a death takes is not taken from the others
+            self._reserve -= 1
+            return True
         allowed = self._minimum + self._ratio * (self._requests + self._before)
         if self._retries + self._retries_before < allowed:
             self._retries += 1
-            return True
-        if self._reserve > 0:
-            self._reserve -= 1
             return True
         return False
 

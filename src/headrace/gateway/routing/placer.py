@@ -19,6 +19,7 @@ from headrace.gateway.routing.core.chain import EDGES, PromptChain, chain_of, se
 from headrace.gateway.routing.core.decision import Ask, Decision, Policy, decide
 from headrace.gateway.routing.core.prefix_index import PrefixIndex
 from headrace.gateway.routing.core.tallies import FAMILY_BLOCKS, Tallies
+from headrace.gateway.routing.miss_watch import MissWatch
 from headrace.gateway.routing.plugins import make_policy
 from headrace.gateway.routing.prompt_parts import prompt_parts
 
@@ -94,6 +95,7 @@ class Placer:
     def __init__(self, load_secret: Callable[[], bytes]) -> None:
         self.index = PrefixIndex()
         self.tallies = Tallies()
+        self.misses = MissWatch(load_secret)
         self._load_secret = load_secret
         self._secret: bytes | None = None
         self._seeds: dict[tuple[str, str], int] = {}
@@ -107,6 +109,7 @@ class Placer:
 
     def adopt(self, plans: Mapping[str, RoutingPlan]) -> None:
         """Follow a new plan; what was learned stays."""
+        self.misses.adopt(plans)
         before = self._models
         self._models = {}
         for name, plan in plans.items():
@@ -161,6 +164,9 @@ class Placer:
                 cached_tokens=usage.cached_input_tokens,
                 expected_tokens=placement.claim.expected_cached_tokens,
             )
+            endpoint = self._endpoints.get(placement.claim.candidate.bit)
+            if endpoint is not None:
+                self.misses.note(placement.request, endpoint, usage, placement.claim.claimed_mono_s)
 
     def sweep(self, endpoints: Iterable[Endpoint], now_mono_s: float) -> None:
         """Follow the endpoints: capacities and strangers' load by their engines' own numbers; what restarted or is gone

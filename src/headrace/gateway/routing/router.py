@@ -12,6 +12,7 @@ from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.endpoints.serving import ServedModel
 from headrace.gateway.routing.core.pool_rules import PoolRules, make_rules
 from headrace.gateway.routing.core.scorers import hash_of
+from headrace.gateway.routing.miss_watch import WatchedAttempt
 from headrace.gateway.routing.placer import Placement, Placer
 from headrace.gateway.routing.view import explain_choice
 
@@ -56,9 +57,12 @@ class Router:
         candidates = fresh or usable
         return candidates[0] if len(candidates) == 1 else self._placer.pick(request, candidates)
 
-    def placed(self, request: InferenceRequest, endpoint: Endpoint) -> Placement | None:
-        """The request is being sent to `endpoint`; None where there was no choice to make."""
-        return None if request.placing is None else self._placer.placed(request, endpoint)
+    def placed(self, request: InferenceRequest, endpoint: Endpoint) -> Placement | WatchedAttempt | None:
+        """The request is being sent to `endpoint`; None where nobody wants to hear what becomes of it."""
+        if request.placing is None:
+            misses = self._placer.misses
+            return WatchedAttempt(misses, request, endpoint) if misses.watches(request) else None
+        return self._placer.placed(request, endpoint)
 
     def explain(self, request: InferenceRequest) -> RouteExplanation:
         """Say what `choose` would do with the request now, and why; nothing is held."""

@@ -16,8 +16,6 @@ from headrace.settings import load_settings
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from headrace.rehearsal.prompt_comparison import PromptComparison
-
 app = verb_app()
 ENDPOINT_COLUMNS = ("in flight", "queued tokens", "cached tokens", "to compute", "speed")
 
@@ -47,40 +45,6 @@ def explain(
     emit("route", found, as_json=as_json, human=lambda: explanation_view(found))
     if found.picked is None:
         raise typer.Exit(EXIT_PROBLEMS)
-
-
-@app.command(epilog="Example: headrace route compare first-turn.json second-turn.json")
-def compare(
-    earlier: Annotated[Path, typer.Argument(metavar="EARLIER", help="Body of a request that was sent before.")],
-    later: Annotated[Path, typer.Argument(metavar="LATER", help="Body of one that should find it cached.")],
-    as_json: JsonOption = False,
-) -> None:
-    """Say why two requests do not share a prefix: where they part, the probable cause, what it costs and what to do.
-    Exits with 3 where they part. Nothing is sent, and no instance has to run.
-    """
-    from headrace.rehearsal.prompt_comparison import compare_prompts
-
-    bodies = [_read(str(path)).encode() for path in (earlier, later)]
-    try:
-        found = compare_prompts(bodies[0], bodies[1])
-    except ValueError as error:
-        fail(f"a request is {error}")
-    emit("route-compare", found, as_json=as_json, human=lambda: comparison_view(found))
-    if found.cause is not None:
-        raise typer.Exit(EXIT_PROBLEMS)
-
-
-def comparison_view(found: "PromptComparison") -> str:
-    """The comparison for a person."""
-    if found.cause is None:
-        return f"the later request goes on from the earlier: about {found.shared_tokens} tokens can be found cached"
-    return "\n".join(
-        (
-            f"they part at {found.place}, byte {found.byte_offset}: {found.cause}",
-            f"shared: about {found.shared_tokens} tokens; computed again: about {found.lost_tokens}",
-            f"to do: {found.advice}",
-        )
-    )
 
 
 def _read(name: str) -> str:

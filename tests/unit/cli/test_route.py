@@ -1,9 +1,6 @@
 """What `headrace route explain` prints."""
 
-from pathlib import Path
-
 from rich.console import Console
-from tests.unit.cli.conftest import Run
 
 from headrace.cli.route import explanation_view
 from headrace.domain.routing_status import CandidateView, RouteExplanation
@@ -50,16 +47,3 @@ def test_nothing_that_can_answer_is_said() -> None:
     """Without a usable endpoint the reason stands where the pick would."""
     text = shown(explanation(picked=None, reason="no endpoint is ready", output_tokens=None))
     assert "nothing can answer: no endpoint is ready" in text
-
-
-def test_a_comparison_needs_no_instance(tmp_path: Path, run: Run) -> None:
-    """Two files are compared where they lie; parting prompts exit with 3, sound ones with 0."""
-    first, second = tmp_path / "first.json", tmp_path / "second.json"
-    first.write_text('{"model":"m","messages":[{"role":"system","content":"It is 08:15. Be brief."}]}')
-    second.write_text('{"model":"m","messages":[{"role":"system","content":"It is 08:16. Be brief."}]}')
-    parted = run("route", "compare", str(first), str(second))
-    assert parted.code == 3
-    assert "they part at messages[0].content, byte 0: date or time" in parted.out
-    same = run("route", "compare", str(first), str(first))
-    assert (same.code, "goes on from the earlier" in same.out) == (0, True)
-    assert run("route", "compare", str(first), str(tmp_path / "none.json")).code == 1

@@ -34,7 +34,6 @@ PRINTED = MappingProxyType(
         "quota": "headrace.tenancy.quota_view:LimitView[]",
         "reload": "headrace.control_api.operations:ReloadReport",
         "route": "headrace.domain.routing_status:RouteExplanation",
-        "route-compare": "headrace.rehearsal.prompt_comparison:PromptComparison",
         "status": "headrace.control_api.operations:InstanceStatus",
         "tenants": "headrace.tenancy.governing:EntryView[]",
         "up": "headrace.cli.up_view:Welcome",

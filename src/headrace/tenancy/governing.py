@@ -27,7 +27,7 @@ from headrace.domain.clock import Clock
 from headrace.domain.ids import TenantId
 from headrace.domain.operator_error import OperatorError
 from headrace.domain.quota import Level
-from headrace.domain.tenant import KeyRecord
+from headrace.domain.tenant import KeyRecord, Scope
 from headrace.tenancy.conflict import ConflictError, ManagedByFileError
 from headrace.tenancy.entry_store import EntryStore
 from headrace.tenancy.key_store import KeyStore
@@ -177,7 +177,7 @@ class Governor:
         self._get_own(kind, name, overlay)
         view = self.get_entry(kind, name)
         self._refuse_needed(kind, name, merge(self.loaded.declaration, overlay))
-        active = [record for record in self.keys.list_keys(tenant=TenantId(name)) if self._is_active(record)]
+        active = self._keys_of(TenantId(name)) if kind is EntryKind.TENANT else []
         if kind is EntryKind.TENANT and active and not revokes_keys:
             hint = "Revoke them first, or have them revoked with it (--revoke-keys, ?revoke_keys=true)."
             raise ConflictError(f'tenant "{name}" has {len(active)} active key(s)', hint=hint)
@@ -281,7 +281,16 @@ class Governor:
             raise ConflictError(f'organisation "{name}" still has tenants: {", ".join(tenants[:5])}')
 
     def _active_keys(self) -> Counter[str]:
-        return Counter(record.tenant for record in self.keys.list_keys() if self._is_active(record))
+        """Keys of callers, by tenant; those of operators reach where their grant says."""
+        keys = self.keys.list_keys()
+        return Counter(key.tenant for key in keys if key.scope is Scope.INFERENCE and self._is_active(key))
+
+    def _keys_of(self, tenant: TenantId) -> list[KeyRecord]:
+        """Active keys that mean nothing without their tenant: of its callers, and of its own operators."""
+        grants = self.keys.read_grants()
+        narrow = {key_id for key_id, grant in grants.items() if grant.tenant == tenant}
+        active = [key for key in self.keys.list_keys(tenant=tenant) if self._is_active(key)]
+        return [key for key in active if key.scope is Scope.INFERENCE or key.key_id in narrow]
 
     def _is_active(self, record: KeyRecord) -> bool:
         return view_key(record, self.clock.wall_at()).state in (KeyState.ACTIVE, KeyState.SUSPENDED)

@@ -132,7 +132,7 @@ class KeyStore:
             connection.execute(KEYS.insert().values(_row(record)))
             if scope is Scope.ADMIN:
                 connection.execute(ADMIN_GRANTS.insert().values(_grant_row(record, grant)))
-            self._note(connection, by, "key.create", None, record, grant if scope is Scope.ADMIN else None)
+            self._note(connection, by, "key.create", None, record)
         return clear_text, record
 
     def revoke_key(self, key_id: KeyId, *, by: Principal = ITSELF) -> KeyRecord:
@@ -214,31 +214,25 @@ class KeyStore:
                 connection.execute(update(KEYS).where(KEYS.c.key_id == key_id).values({**values, "version": version}))
                 after = _find(connection, key_id)
                 assert after is not None
-                self._note(connection, by, action, before, after, None)
+                self._note(connection, by, action, before, after)
                 return after
         if before is None:
             raise self._not_found(key_id)
         return before
 
     def _note(
-        self,
-        connection: Connection,
-        by: Principal,
-        action: str,
-        before: KeyRecord | None,
-        after: KeyRecord,
-        grant: Grant | None,
+        self, connection: Connection, by: Principal, action: str, before: KeyRecord | None, after: KeyRecord
     ) -> None:
         now = self._clock.wall_at()
-        shown: dict[str, Any] = msgspec.to_builtins(view_key(after, now))
-        if grant is not None:
-            shown["grant"] = grant
+        grant = _read_grants(connection).get(after.key_id) if after.scope is Scope.ADMIN else None
+        # What reaches further than one tenant is no business of that tenant's operators.
+        tenant = after.tenant if after.scope is not Scope.ADMIN else None if grant is None else grant.tenant
         change = AuditChange(
             action=action,
             name=after.key_id,
-            tenant=after.tenant if grant is None or grant.tenant is not None else None,
-            before=None if before is None else view_key(before, now),
-            after=shown,
+            tenant=tenant,
+            before=None if before is None else view_key(before, now, grant),
+            after=view_key(after, now, grant),
         )
         append_audit(connection, by, change, now)
         connection.execute(_COUNT_CHANGE)

@@ -23,7 +23,7 @@ def declared(run):
     return run
 
 
-def data(ran):
+def printed(ran):
     assert ran.code == 0, ran.err
     return json.loads(ran.out)["data"]
 
@@ -36,22 +36,22 @@ def test_tenants_show_limits_and_keys(declared):
     [other] = [line for line in ran.out.splitlines() if line.startswith("team-b")]
     assert "no limit" in one
     assert "0 requests/min, 3 at once" in other
-    rows = {row["name"]: row for row in data(declared("tenants", "--json"))}
+    rows = {row["name"]: row for row in printed(declared("tenants", "--json"))}
     assert (rows["team-b"]["active_keys"], rows["team-b"]["managed_by"]) == (1, "file")
     assert rows["team-b"]["place"].endswith("headrace.yaml:8")
 
 
 def test_a_tenant_is_made_changed_and_deleted(declared):
     """In the words of headrace.yaml; each step is in the audit log with the user's name."""
-    made = data(
+    made = printed(
         declared("tenants", "create", "ads", "--set", "limits.requests_per_min=60", "--set", "weight=2", "--json")
     )
     assert (made["managed_by"], made["section"]) == ("api", {"limits": {"requests_per_min": 60}, "weight": 2.0})
     changed = declared("tenants", "change", "ads", "--set", "limits.requests_per_min=null", "--set", "budget.per_day=5")
     assert "limits.requests_per_min: 60 -> none" in changed.out
-    assert data(declared("tenants", "show", "ads", "--json"))["section"]["budget"] == {"per_day": 5.0}
+    assert printed(declared("tenants", "show", "ads", "--json"))["section"]["budget"] == {"per_day": 5.0}
     assert declared("tenants", "delete", "ads").code == 0
-    entries = data(declared("audit", "--json"))
+    entries = printed(declared("audit", "--json"))
     assert [entry["action"] for entry in entries] == ["tenant.delete", "tenant.change", "tenant.create"]
     assert {entry["channel"] for entry in entries} == {"local"}
     assert all(entry["subject"].startswith("local:") for entry in entries)
@@ -62,10 +62,10 @@ def test_dry_runs_change_nothing(declared):
     ran = declared("tenants", "create", "ads", "--set", "limits.requests_per_min=0", "--dry-run")
     assert (ran.code, "Would create" in ran.out, "warning: " in ran.out) == (0, True, True)
     assert declared("tenants", "create", "ads", "--set", "wieght=1", "--dry-run").code == 2
-    data(declared("tenants", "create", "ads", "--json"))
+    printed(declared("tenants", "create", "ads", "--json"))
     assert "dry run" in declared("tenants", "change", "ads", "--set", "weight=3", "--dry-run").out
     assert "Would delete" in declared("tenants", "delete", "ads", "--dry-run").out
-    assert [entry["action"] for entry in data(declared("audit", "--json"))] == ["tenant.create"]
+    assert [entry["action"] for entry in printed(declared("audit", "--json"))] == ["tenant.create"]
 
 
 def test_what_the_file_owns_is_answered_with_its_line(declared):
@@ -80,8 +80,8 @@ def test_suspended_with_a_reason_and_resumed(declared):
     assert declared("tenants", "suspend", "team-b", "--reason", "ticket 4711").code == 0
     ran = declared("tenants", "show", "team-b")
     assert ("suspended" in ran.out, "ticket 4711" in ran.out) == (True, True)
-    assert data(declared("tenants", "--json"))[1]["is_suspended"] is True
-    assert data(declared("tenants", "resume", "team-b", "--json"))["is_suspended"] is False
+    assert printed(declared("tenants", "--json"))[1]["is_suspended"] is True
+    assert printed(declared("tenants", "resume", "team-b", "--json"))["is_suspended"] is False
 
 
 def test_organisations_are_made_and_shown_too(declared):
@@ -108,13 +108,13 @@ def test_a_slip_of_the_finger_is_answered_with_what_was_meant(declared, words, c
     """And changes nothing."""
     ran = declared("tenants", *words)
     assert (ran.code, said in ran.err) == (code, True), ran.err
-    assert data(declared("audit", "--json")) == []
+    assert printed(declared("audit", "--json")) == []
 
 
 def test_keys_of_a_removed_tenant_are_pointed_out(declared):
     """A tenant taken out of the file may have left keys behind."""
     declared("keys", "create", "--tenant", "team-b")
     Path("headrace.yaml").write_text(DECLARATION.replace("team-b", "team-c"))
-    rows = {row["name"]: row for row in data(declared("tenants", "--json"))}
+    rows = {row["name"]: row for row in printed(declared("tenants", "--json"))}
     assert (rows["team-b"]["managed_by"], rows["team-b"]["active_keys"]) == ("nobody", 1)
     assert "keys are refused" in declared("tenants").out

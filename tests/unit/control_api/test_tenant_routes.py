@@ -184,6 +184,20 @@ async def test_an_organisation_with_tenants_and_a_tenant_with_keys_are_not_delet
     assert (await api.local.delete(f"{organisations}/globex")).status_code == 200
 
 
+async def test_a_tenant_takes_no_key_with_it_that_reaches_further(api):
+    """An owner's key that happens to be made under it stays; one that reaches only it ends."""
+    await made(api)
+    wish = {"tenant": "search", "scope": "admin", "role": "owner"}
+    ids = {}
+    for is_narrow in (False, True):
+        answer = await api.local.post("/api/v1/keys", json={**wish, "only_tenant": is_narrow})
+        ids[is_narrow] = answer.json()["data"]["record"]["key_id"]
+    assert (await api.local.get(f"{TENANTS}/search")).json()["data"]["active_keys"] == 0
+    assert (await api.local.delete(f"{TENANTS}/search?revoke_keys=true")).status_code == 200
+    states = {key["key_id"]: key["state"] for key in (await api.local.get("/api/v1/keys")).json()["data"]}
+    assert (states[ids[False]], states[ids[True]]) == ("active", "revoked")
+
+
 async def test_names_with_slashes_and_strange_ones_have_routes(api):
     """What the declaration allows as a name, the API serves."""
     await made(api, name="org/team:x@y")

@@ -8,7 +8,7 @@ from sqlalchemy import text
 from headrace.database.connect import open_database
 from headrace.database.migrate import migrate
 from headrace.database.url import DatabaseError
-from headrace.domain.admin import ITSELF, Channel, Role
+from headrace.domain.admin import ITSELF, Channel, Grant, Role
 from headrace.domain.clock import SystemClock
 from headrace.domain.ids import TenantId
 from headrace.domain.tenant import Scope
@@ -112,6 +112,17 @@ def test_a_keys_life_is_in_the_log_without_its_secret(database):
     ]
     assert {entry.name for entry in entries} == {record.key_id}
     assert not any(clear_text[14:] in repr(entry) or "sha256" in repr(entry) for entry in entries)
+
+
+def test_what_happens_to_an_operators_key_is_shown_to_those_it_reaches(database):
+    """The life of a key that reaches everywhere is no business of the tenant it was made under."""
+    keys = KeyStore(database, SystemClock())
+    for grant in (Grant(role=Role.OWNER), Grant(role=Role.VIEWER, tenant=TenantId("a"))):
+        _, record = keys.create_key(tenant=TenantId("a"), scope=Scope.ADMIN, grant=grant)
+        keys.suspend_key(record.key_id)
+        keys.revoke_key(record.key_id)
+        assert {entry.tenant for entry in read_audit(database, limit=3)} == {grant.tenant}
+        assert read_audit(database)[0].after["grant"]["role"] == grant.role.value
 
 
 def test_differences_are_said_field_by_field():

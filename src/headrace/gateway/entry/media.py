@@ -15,9 +15,26 @@ from headrace.domain.errors import ErrorCode, RequestError
 MEDIA_KEYS = frozenset({"image_url", "video_url", "audio_url", "input_audio", "file_url", "url"})
 """Keys whose value, or whose value's `url`, an engine would fetch. Source: OpenAI and Anthropic API references, vLLM's
 multimodal inputs page, read 2026-11."""
+INLINE_KEYS = MEDIA_KEYS | {"file_data"}
+"""Keys whose value may be a medium itself, as a data: URL."""
 _AMBIGUOUS = re.compile(r"[\\\x00-\x20\x7f]")
 """URL parsers disagree on these, so that the host checked here need not be the host an engine fetches from."""
 _OTHER_CONTENT = frozenset({"input", "system", "prompt"})
+
+
+class Content(msgspec.Struct):
+    """What a look through a request's content has shown."""
+
+    ends_with_assistants: bool = False
+    """The last message is the assistant's."""
+    media: int = 0
+    """Inline pictures and other media."""
+    media_bytes: int = 0
+    """Of the body, that they take."""
+
+
+PLAIN, PLAIN_BEGUN = Content(), Content(ends_with_assistants=True)
+"""Of messages that are text alone; shared, never changed."""
 
 
 class PlainMessage(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -39,25 +56,26 @@ class MediaPolicy:
     def __init__(self, media_hosts: tuple[str, ...]) -> None:
         self._hosts = frozenset(host.lower() for host in media_hosts)
 
-    def check(self, fields: Mapping[str, msgspec.Raw]) -> bool:
-        """Return whether the last message is the assistant's, since the messages are looked through here anyway.
+    def check(self, fields: Mapping[str, msgspec.Raw]) -> Content:
+        """Look through the messages once, for whoever has to know something of them.
 
         Raises: RequestError UNSUPPORTED_PARAMETER for the first reference that is not allowed.
 
         A plain string holds no reference, so a long text is skipped over, not searched: that costs a tenth.
         """
         raw = fields.get("messages")
-        is_begun = raw is not None and self._check_messages(raw)
+        content = PLAIN if raw is None else self._check_messages(raw)
         if not _OTHER_CONTENT.isdisjoint(fields):
+            content = msgspec.structs.replace(content)
             for name in _OTHER_CONTENT.intersection(fields):
                 raw = fields[name]
                 if _is_nested(raw):
                     value = msgspec.json.decode(raw)
-                    self._search(value, name)
-                    is_begun |= name == "input" and _ends_with_the_assistants(value)
-        return is_begun
+                    self._search(value, name, content)
+                    content.ends_with_assistants |= name == "input" and _ends_with_the_assistants(value)
+        return content
 
-    def _check_messages(self, raw: msgspec.Raw) -> bool:
+    def _check_messages(self, raw: msgspec.Raw) -> Content:
         try:
             messages = _decode_plain(raw)
         except msgspec.ValidationError:  # more fields than usual: tool calls, a caller's own
@@ -65,21 +83,23 @@ class MediaPolicy:
         for message in messages:
             if memoryview(message.content)[0] in b"[{":  # inline, since it runs for every message of every request
                 return self._check_odd_messages(raw)
-        return bool(messages) and messages[-1].role == "assistant"
+        return PLAIN_BEGUN if messages and messages[-1].role == "assistant" else PLAIN
 
-    def _check_odd_messages(self, raw: msgspec.Raw) -> bool:
+    def _check_odd_messages(self, raw: msgspec.Raw) -> Content:
+        content = Content()
         try:
             messages = _decode_messages(raw)
         except msgspec.ValidationError:  # no list of objects: the engine will say so, unless it hides something
-            self._search(msgspec.json.decode(raw), "messages")
-            return False
+            self._search(msgspec.json.decode(raw), "messages", content)
+            return content
         for message in messages:
             for key, value in message.items():
                 if key in MEDIA_KEYS or _is_nested(value):
-                    self._search({key: msgspec.json.decode(value)}, "messages")
-        return bool(messages) and messages[-1].get("role") == _ASSISTANT
+                    self._search({key: msgspec.json.decode(value)}, "messages", content)
+        content.ends_with_assistants = bool(messages) and messages[-1].get("role") == _ASSISTANT
+        return content
 
-    def _search(self, value: object, field: str) -> None:
+    def _search(self, value: object, field: str, content: Content) -> None:
         stack: list[Any] = [value]
         while stack:
             item = stack.pop()
@@ -87,15 +107,16 @@ class MediaPolicy:
                 stack.extend(item)  # pyright: ignore[reportUnknownArgumentType] (any JSON)
             elif isinstance(item, dict):
                 for key, inner in item.items():  # pyright: ignore[reportUnknownVariableType] (any JSON)
-                    if isinstance(inner, str):
-                        if key in MEDIA_KEYS:
-                            self._check_reference(inner, field)
-                    else:
+                    if not isinstance(inner, str):
                         stack.append(inner)
+                    elif key in INLINE_KEYS:
+                        if inner[:5].lower() == "data:":
+                            content.media += 1
+                            content.media_bytes += len(inner)
+                        elif key in MEDIA_KEYS:
+                            self._check_reference(inner, field)
 
     def _check_reference(self, reference: str, field: str) -> None:
-        if reference[:5].lower() == "data:":
-            return
         try:
             url = urlsplit(reference)
             is_allowed = (

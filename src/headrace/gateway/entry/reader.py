@@ -10,7 +10,7 @@ from headrace.domain.request import ApiDialect, InferenceRequest
 from headrace.gateway.endpoints.serving import ServedModel, output_limit_aliases
 from headrace.gateway.entry.duplicates import has_duplicate_keys
 from headrace.gateway.entry.fields import FieldPolicy
-from headrace.gateway.entry.media import MediaPolicy
+from headrace.gateway.entry.media import PLAIN, MediaPolicy
 from headrace.gateway.entry.routes import Route
 from headrace.gateway.entry.shaping import Shaper
 from headrace.gateway.entry.token_estimate import TokenEstimates
@@ -73,10 +73,12 @@ class RequestReader:
         )
         model = known.model
         is_shaped = not known.plain_fields.issuperset(fields) and self._fields.check(fields, dialect, model)
-        if dialect not in _NO_MEDIA:
-            is_shaped |= self._media.check(fields)
+        content = PLAIN if dialect in _NO_MEDIA else self._media.check(fields)
+        is_shaped |= content.ends_with_assistants
         is_stream = "stream" in fields and _flag(fields, "stream") and dialect is not EMBEDDINGS
-        prompt_bytes, input_tokens = self._estimates.measure(known.name, dialect, fields)
+        prompt_bytes, input_tokens = self._estimates.measure(
+            known.name, dialect, fields, media=content.media, media_bytes=content.media_bytes
+        )
         return InferenceRequest(
             dialect=dialect,
             path=route.path_bytes,
@@ -132,8 +134,11 @@ class RequestReader:
     def _output_limit(self, fields: Mapping[str, msgspec.Raw]) -> int | None:
         """All aliases are one limit: two that disagree would let one of them be bypassed."""
         names = self._limit_names.intersection(fields)
-        if len(names) <= 1:
-            return self._one_limit(fields[name], name) if (name := next(iter(names), None)) else None
+        if not names:
+            return None
+        if len(names) == 1:
+            (name,) = names
+            return self._one_limit(fields[name], name)
         limits = {name: self._one_limit(fields[name], name) for name in names}
         given = {limit for limit in limits.values() if limit is not None}
         if len(given) > 1:

@@ -4,7 +4,6 @@ A guess on the safe side: what is estimated too high is given back when the engi
 low lets a limit be passed. Read by admission (reservations) and routing.
 """
 
-import re
 from collections.abc import Mapping
 
 import msgspec
@@ -21,9 +20,6 @@ TEMPLATE_TOKENS = 8
 """Added by chat templates to the shortest prompt. Chosen: ChatML adds 5 to 8."""
 MEDIA_TOKENS = 1024
 """Of one inline picture or other medium. Chosen: a picture of a megapixel is 700 to 1,500 tokens on today's models."""
-LARGE_BYTES = 4096
-"""Shorter prompts hold no inline media worth a look. Chosen."""
-_INLINE = re.compile(rb";base64,[A-Za-z0-9+/=_-]*")
 _FIELDS: Mapping[ApiDialect, tuple[str, ...]] = {
     ApiDialect.CHAT_COMPLETIONS: ("messages", "tools"),
     ApiDialect.COMPLETIONS: ("prompt", "suffix"),
@@ -40,16 +36,24 @@ class TokenEstimates:
         self._bytes_per_token: dict[str, float] = {}
         """Of declared models only."""
 
-    def measure(self, model: str, dialect: ApiDialect, fields: Mapping[str, msgspec.Raw]) -> tuple[int, int]:
-        """Bytes of a request's input as JSON, and the tokens that they are likely to be. An inline medium counts as so
-        many bytes as its tokens would take.
+    def measure(
+        self,
+        model: str,
+        dialect: ApiDialect,
+        fields: Mapping[str, msgspec.Raw],
+        *,
+        media: int = 0,
+        media_bytes: int = 0,
+    ) -> tuple[int, int]:
+        """Bytes of a request's input as JSON, and the tokens that they are likely to be. Inline media, of so many
+        bytes, count as the bytes that their tokens would take.
         """
         size = 0
         for name in _FIELDS[dialect]:
             if name in fields:
-                value = fields[name]
-                length = len(value)
-                size += length if length < LARGE_BYTES else _weighed(bytes(value))
+                size += len(fields[name])
+        if media:
+            size = max(0, size - media_bytes) + round(media * MEDIA_TOKENS * START_BYTES_PER_TOKEN)
         return size, int(size / self._bytes_per_token.get(model, START_BYTES_PER_TOKEN)) + TEMPLATE_TOKENS
 
     def learn(self, model: str, prompt_bytes: int, input_tokens: int) -> None:
@@ -64,10 +68,3 @@ class TokenEstimates:
         elif learned > MOST_BYTES_PER_TOKEN:
             learned = MOST_BYTES_PER_TOKEN
         self._bytes_per_token[model] = learned
-
-
-def _weighed(value: bytes) -> int:
-    if b";base64," not in value:
-        return len(value)
-    inline = [len(found) for found in _INLINE.findall(value)]
-    return len(value) - sum(inline) + round(len(inline) * MEDIA_TOKENS * START_BYTES_PER_TOKEN)

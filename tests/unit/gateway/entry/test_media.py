@@ -81,3 +81,16 @@ def test_text_about_an_address_is_text() -> None:
     text = b'{"messages":[{"content":"see http://evil/"},{"content":[{"type":"text","text":"url: http://evil/"}]}]}'
     MediaPolicy(()).check(fields_of(text))
     MediaPolicy(()).check(fields_of(b'{"input":"http://evil/","messages":null}'))
+
+
+def test_inline_media_are_counted_where_engines_look_for_them() -> None:
+    """Pictures and files in data: URLs, of any message; text that only looks like one is text."""
+    picture, file = "data:image/png;base64," + "A" * 1000, "DATA:application/pdf;base64," + "B" * 500
+    parts = [
+        {"type": "image_url", "image_url": {"url": picture}},
+        {"type": "file", "file": {"file_data": file}},
+        {"type": "text", "text": picture},
+    ]
+    body = {"messages": [{"role": "user", "content": parts}, {"role": "user", "content": picture}]}
+    content = MediaPolicy(()).check(fields_of(msgspec.json.encode(body)))
+    assert (content.media, content.media_bytes) == (2, len(picture) + len(file))

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from headrace.domain.request import ApiDialect
+from headrace.gateway.entry.media import MediaPolicy
 from headrace.gateway.entry.token_estimate import (
     LEAST_BYTES_PER_TOKEN,
     MEDIA_TOKENS,
@@ -76,5 +77,7 @@ def test_pictures_count_as_pictures() -> None:
     """A megabyte of picture is not a quarter of a million tokens."""
     picture = base64.b64encode(bytes(1_000_000)).decode()
     part = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{picture}"}}
-    _, tokens = TokenEstimates().measure("m", CHAT, fields_of(messages=[{"role": "user", "content": [part, part]}]))
+    fields = fields_of(messages=[{"role": "user", "content": [part, part]}])
+    content = MediaPolicy(()).check(fields)
+    _, tokens = TokenEstimates().measure("m", CHAT, fields, media=content.media, media_bytes=content.media_bytes)
     assert 2 * MEDIA_TOKENS <= tokens < 2 * MEDIA_TOKENS + 150

@@ -123,7 +123,9 @@ class AdmissionQueue:
         queue = self._limited.get(request.requested_model)
         if queue is None:
             return None
-        ticket = _ticket(queue, request, caller, now, deadline_mono_s)
+        flow = queue.lane.flow(caller.tenant, request.request_class, caller.weight)
+        ticket = GatewayTicket(flow, now, request.estimated_input_tokens, len(request.body), deadline_mono_s)
+        ticket.request, ticket.queue, ticket.held, ticket.degraded = request, queue, None, None
         claim = queue.lane.try_start(ticket, now)
         if claim is None:
             return self._must_wait(ticket, caller, now, headers)
@@ -183,7 +185,9 @@ class AdmissionQueue:
         request = before.request.for_model(step.model)
         if step.output_tokens is not None:
             request = request.with_output_limit(step.output_tokens)
-        ticket = _ticket(queue, request, caller, now, before.deadline_mono_s)
+        flow = queue.lane.flow(caller.tenant, request.request_class, caller.weight)
+        ticket = GatewayTicket(flow, now, request.estimated_input_tokens, len(request.body), before.deadline_mono_s)
+        ticket.request, ticket.queue, ticket.held, ticket.degraded = request, queue, None, None
         ticket.group, ticket.key = queue.finder.group(request), before.key
         before.queue.degraded["model"] = before.queue.degraded.get("model", 0) + 1
         ticket.degraded = step
@@ -257,21 +261,6 @@ class AdmissionQueue:
 
 def _no_endpoints(_pool: str) -> tuple[Endpoint, ...]:
     return ()
-
-
-def _ticket(
-    queue: ModelQueue, request: InferenceRequest, caller: Caller, now: float, deadline_mono_s: float | None
-) -> GatewayTicket:
-    ticket = GatewayTicket(
-        queue.lane.flow(caller.tenant, request.request_class, caller.weight),
-        now,
-        request.estimated_input_tokens,
-        len(request.body),
-        deadline_mono_s,
-    )
-    ticket.request, ticket.queue = request, queue
-    ticket.held = ticket.degraded = None
-    return ticket
 
 
 def _note_degraded(ticket: GatewayTicket, request: InferenceRequest, step: Degraded, what: str) -> None:

@@ -144,9 +144,17 @@ class Lane:
             place = self._find(ticket, self._is_light(flow, rival), rival is not None)
             if place is None:
                 return None
+        # As `_serve`, for the common case: nobody waits whom a band would owe anything.
         if not flow.in_service:
             self._active_weight += flow.weight
-        return self._serve(ticket, place)
+        self.in_service += 1
+        flow.in_service += 1
+        if flow.counter > flow.heap.floor:
+            flow.heap.floor = flow.counter
+        flow.counter += ticket.input_tokens / flow.weight
+        if flow.request_class is OFFLINE:
+            self._offline[ticket] = None
+        return Claim(place, ticket.input_tokens)
 
     def enter(self, ticket: QueueTicket, now_mono_s: float) -> Refused | None:
         """It may not start now: it waits from now on, or its queue is full.
@@ -323,10 +331,7 @@ class Lane:
         heap = flow.heap
         if flow.counter > heap.floor:
             heap.floor = flow.counter
-        if self.waiting:
-            self._charge(flow, float(tokens))
-        else:
-            flow.counter += tokens / flow.weight
+        self._charge(flow, float(tokens))
         if flow.request_class is OFFLINE:
             self._offline[ticket] = None
         return Claim(place, tokens)

@@ -1,7 +1,7 @@
 """`headrace keys`: make, change, suspend and end API keys. Works with and without a running instance."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 import typer
@@ -181,7 +181,18 @@ def revoke(key_id: KeyIdArgument, config: ConfigOption = None, as_json: JsonOpti
 def keys_table(views: Sequence[KeyView]) -> "RenderableType":
     """Show keys; never their secrets."""
     columns = ("id", "tenant", "may", "state", "models", "limits", "created (UTC)", "expires (UTC)", "name")
-    return table(columns, map(_row, views))
+    rows = [_row(view) for view in views]
+    if not any(row[_LIMITS] for row in rows):  # the column most keys leave empty, and the widest
+        columns, rows = _without(columns, _LIMITS), [_without(row, _LIMITS) for row in rows]
+    return table(columns, rows)
+
+
+_LIMITS = 5
+_Cell = TypeVar("_Cell")
+
+
+def _without(cells: tuple[_Cell, ...], index: int) -> tuple[_Cell, ...]:
+    return (*cells[:index], *cells[index + 1 :])
 
 
 def _do(

@@ -53,6 +53,11 @@ def json_text(value: object) -> str:
     return msgspec.json.format(msgspec.json.encode(value, enc_hook=_encode), indent=2).decode()
 
 
+def compact_text(value: object) -> str:
+    """Render `value` as JSON on one line; a text stands as it is."""
+    return value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=_encode).decode()
+
+
 def console(*, stderr: bool = False) -> "Console":
     """Return the console to print on: colours only on a terminal and without NO_COLOR, full width in pipes."""
     from rich.console import Console

@@ -1,13 +1,13 @@
 """`headrace tenants`: organisations, tenants and projects, of the file and of the API; with and without an instance."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from headrace.cli.ledger_access import LedgerAccess, open_access, refusing_wrong_usage
 from headrace.cli.options import ConfigOption, JsonOption, verb_app
-from headrace.cli.output import emit, json_text, table
+from headrace.cli.output import compact_text, emit, table
 from headrace.cli.section_options import DryRunOption, SetSectionOption, read_section
 from headrace.tenancy.audit import changed_fields
 from headrace.tenancy.governing import EntryView, ManagedBy
@@ -221,8 +221,18 @@ def _described(view: EntryView) -> str:
         lines.append(f"suspended{since}{f': {view.reason}' if view.reason else ''}")
     if view.kind is EntryKind.TENANT:
         lines.append(f"active keys: {view.active_keys}")
-    lines.append(json_text(view.section) if view.section else "everything is as by default")
+    lines += [f"  {line}" for line in _settings(view.section)] or ["everything is as by default"]
     return "\n".join([*lines, *(f"warning: {one}" for one in view.warnings)])
+
+
+def _settings(section: dict[str, Any], path: str = "") -> Iterator[str]:
+    """Each key that is set, in one line, as `--set` takes it."""
+    for key, value in section.items():
+        here = f"{path}.{key}" if path else key
+        if isinstance(value, dict):
+            yield from _settings(cast("dict[str, Any]", value), here)
+        else:
+            yield f"{here}={compact_text(value)}"
 
 
 def _closing(view: EntryView, *, is_dry_run: bool) -> list[str]:

@@ -232,13 +232,14 @@ class Governor:
         found = [
             one
             for one in lint_callers(merged, frozenset(merged.models))
-            if one.path[:2] == (kind.section, name) and not _is_about_emptiness(kind, one.path)
+            if (one.path[:2] == (kind.section, name) and not _is_about_emptiness(kind, one.path))
+            or (one.path[:1] == ("prices",) and section.budget.model_fields_set)
         ]
         errors = [one for one in found if one.severity is Severity.ERROR]
         if errors:
             texts = (f"{dotted(one.path[2:])}: {one.message}{f' ({one.hint})' if one.hint else ''}" for one in errors)
             raise EntryWishError("\n".join(texts))
-        return section, tuple(f"{dotted(one.path[2:])}: {one.message}" for one in found)
+        return section, tuple(f"{dotted(one.path[2:] or one.path)}: {one.message}" for one in found)
 
     def _subject(self, kind: EntryKind, name: str, project: str | None) -> tuple[Level, str]:
         section = self._get_section(self.declaration(), kind, name)

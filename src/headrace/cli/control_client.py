@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from headrace.control_api.operations import InstanceStatus, ReloadReport, RestartReport
+from headrace.domain.miss_status import MissStatus
 from headrace.domain.operator_error import OperatorError
 from headrace.domain.queue_status import QueueStatus
 from headrace.domain.routing_status import RouteExplanation, RoutingStatus
@@ -101,6 +102,10 @@ class ControlClient:
     def cache(self) -> RoutingStatus:
         """Prefix cache hits by model, tenant, family and endpoint."""
         return self._ask("GET", "/api/v1/cache", RoutingStatus)
+
+    def misses(self) -> MissStatus:
+        """Why prompts missed the engines' caches."""
+        return self._ask("GET", "/api/v1/cache/misses", MissStatus)
 
     def explain_route(self, body: str, *, path: str, tenant: str, request_class: str | None) -> RouteExplanation:
         """Where a request would go now."""

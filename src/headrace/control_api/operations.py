@@ -8,6 +8,7 @@ import msgspec
 
 from headrace.declaration.load import Loaded
 from headrace.declaration.model import Declaration
+from headrace.domain.miss_status import MissStatus
 from headrace.domain.queue_status import QueueStatus
 from headrace.domain.quota_status import LimitStatus
 from headrace.domain.routing_status import RouteExplanation, RoutingStatus
@@ -180,6 +181,10 @@ class Operations(Protocol):
 
     async def routing(self) -> RoutingStatus:
         """What all workers know of prompts and cache hits, added up."""
+        ...
+
+    async def misses(self) -> MissStatus:
+        """Why prompts missed the engines' caches, all workers together."""
         ...
 
     async def explain_route(self, wish: ExplainRoute) -> RouteExplanation:

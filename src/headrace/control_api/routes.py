@@ -41,6 +41,7 @@ ROUTES: tuple[ControlRoute, ...] = (
     ControlRoute("GET", "/api/v1/models", Access.VIEWER, instance.show_models),
     ControlRoute("GET", "/api/v1/queue", Access.VIEWER, instance.show_queues),
     ControlRoute("GET", "/api/v1/cache", Access.VIEWER, routing.show_cache),
+    ControlRoute("GET", "/api/v1/cache/misses", Access.VIEWER, routing.show_misses),
     ControlRoute("POST", "/api/v1/route/explain", Access.VIEWER, routing.explain_route),
     ControlRoute("GET", "/api/v1/endpoints", Access.VIEWER, instance.show_endpoints),
     ControlRoute("POST", "/api/v1/replicas/{replica:path}/restart", Access.OPERATOR, instance.restart_replica),

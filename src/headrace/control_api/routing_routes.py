@@ -29,6 +29,11 @@ async def show_cache(_request: Request, context: ControlContext) -> Response:
     return answer_json("cache", await context.operations.routing())
 
 
+async def show_misses(_request: Request, context: ControlContext) -> Response:
+    """Why prompts that begin alike were not found cached: cause, place, tokens lost, advice."""
+    return answer_json("cache-misses", await context.operations.misses())
+
+
 async def explain_route(request: Request, context: ControlContext) -> Response:
     """Candidates, what filtered whom, each cost's parts, the pick. Nothing is sent."""
     wish = await read_body(request, ExplainWish, limit_bytes=REQUEST_BYTES)

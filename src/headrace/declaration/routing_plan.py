@@ -25,6 +25,7 @@ class RoutingPlan(msgspec.Struct, frozen=True, kw_only=True):
     max_blocks: int
     session_field: str
     split: dict[str, float]
+    explains_misses: bool = True
 
 
 class AcceptsPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +61,7 @@ def compile_model_routing(routing: Routing) -> RoutingPlan:
         max_blocks=routing.prefix_index.max_blocks,
         session_field=routing.affinity.field,
         split=dict(routing.split),
+        explains_misses=routing.explain_misses,
     )
 
 

@@ -86,6 +86,11 @@ class Routing(Section):
     affinity: SessionAffinity = Field(
         default=SessionAffinity(), description="For the scorer session-affinity: what a session is."
     )
+    explain_misses: bool = Field(
+        default=True,
+        description="Find out why prompts that begin alike were not found cached (`headrace cache misses`), from keyed "
+        "hashes of a sample; false: prompts of this model are not looked at for it.",
+    )
     split: dict[Name, float] = Field(
         default={},
         description="Weight by pool, such as 95 and 5 for a canary; a pool left out has none. Empty: no split.",

@@ -57,6 +57,10 @@ class ReadRouting(msgspec.Struct, frozen=True, kw_only=True, tag="read_routing")
     """Answer with `routing_status.RoutingStatus` as JSON."""
 
 
+class ReadMisses(msgspec.Struct, frozen=True, kw_only=True, tag="read_misses"):
+    """Answer with `miss_status.MissStatus` as JSON."""
+
+
 class ExplainRoute(msgspec.Struct, frozen=True, kw_only=True, tag="explain_route"):
     """Answer with `routing_status.RouteExplanation` as JSON: where this request would go now. Nothing is sent."""
 
@@ -77,6 +81,7 @@ WorkerCommand = (
     | ReadQuota
     | ReadQueues
     | ReadRouting
+    | ReadMisses
     | ExplainRoute
 )
 

@@ -16,6 +16,7 @@ from headrace.domain.worker import (
     Drain,
     ExplainRoute,
     ReadMetrics,
+    ReadMisses,
     ReadQueues,
     ReadQuota,
     ReadRouting,
@@ -78,6 +79,8 @@ class ControlLink:
             return WorkerReply(ok=True)
         if isinstance(command, ReadRouting):
             return WorkerReply(ok=True, text=_encode(worker.routing_status()).decode())
+        if isinstance(command, ReadMisses):
+            return WorkerReply(ok=True, text=_encode(worker.miss_status()).decode())
         if isinstance(command, ExplainRoute):
             return _explained(worker, command)
         if isinstance(command, ReadMetrics):

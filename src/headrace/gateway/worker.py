@@ -19,6 +19,7 @@ from headrace.declaration.gateway_plan import GatewayPlan, LimitsPlan
 from headrace.domain.clock import SystemClock
 from headrace.domain.endpoint import EndpointState
 from headrace.domain.errors import ErrorCode, RequestError
+from headrace.domain.miss_status import MissStatus
 from headrace.domain.queue_status import QueueStatus
 from headrace.domain.quota import Spent
 from headrace.domain.quota_status import LimitStatus
@@ -377,6 +378,9 @@ class Worker:
     def queue_statuses(self) -> list[QueueStatus]:
         """The queue of each model."""
         return queue_statuses(self.pipeline.queue, monotonic(), self._clock.wall_s())
+    def miss_status(self) -> MissStatus:
+        return self._placer.misses.status()
+
 
     def quota_status(self) -> tuple[LimitStatus, ...]:
         """Every limit and what is used of it, as far as this worker knows."""

@@ -15,6 +15,7 @@ from headrace.declaration.nearest import did_you_mean
 from headrace.domain.clock import Clock
 from headrace.domain.endpoint import ReplicaPhase
 from headrace.domain.errors import ErrorCode, RequestError
+from headrace.domain.miss_status import MissStatus, add_up_misses
 from headrace.domain.queue_status import QueueStatus, merge_queues
 from headrace.domain.quota_status import LimitStatus, merge_limits
 from headrace.domain.routing_status import RouteExplanation, RoutingStatus, add_up
@@ -151,6 +152,9 @@ class InstanceOperations:
 
     async def routing(self) -> RoutingStatus:
         return add_up(await self.supervisor.gateway.routing())
+
+    async def misses(self) -> MissStatus:
+        return add_up_misses(await self.supervisor.gateway.misses())
 
     async def explain_route(self, wish: ExplainRoute) -> RouteExplanation:
         found = await self.supervisor.gateway.explain_route(wish)

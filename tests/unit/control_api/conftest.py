@@ -22,6 +22,7 @@ from headrace.domain.clock import SystemClock
 from headrace.domain.ids import TenantId
 from headrace.domain.queue_status import QueueStatus
 from headrace.domain.quota_status import LimitStatus
+from headrace.domain.miss_status import MissStatus
 from headrace.domain.routing_status import RouteExplanation, RoutingStatus
 from headrace.domain.tenant import Scope
 from headrace.domain.worker import ExplainRoute
@@ -98,6 +99,9 @@ class StandInOperations:
     async def restart_replica(self, replica: str) -> RestartReport:
         self.calls.append(f"restart {replica}")
         return RestartReport(replica=replica, is_accepted=self.ready, message="so be it", pid=4)
+
+    async def misses(self) -> MissStatus:
+        return MissStatus(workers=1, answers=0, examined=0, explained=0, kept_bytes=0, cpu_s=0.0, rows=())
 
     async def routing(self) -> RoutingStatus:
         return RoutingStatus(workers=1, tenants=(), families=(), endpoints=())

@@ -79,6 +79,7 @@ class Body(msgspec.Struct, rename={"json_grammar": "json_schema"}):
     user: str | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
     response_format: dict[str, Any] | None = None
     structured_outputs: dict[str, Any] | None = None
     regex: str | None = None
@@ -366,7 +367,25 @@ def _chat(body: Body, continues_last_assistant: bool) -> list[Prompt]:
     if not body.messages:
         raise AskError(400, "messages must have at least one message", param="messages")
     is_assistant = body.messages[-1].get("role") == "assistant"
-    return [chat_prompt(body.messages, is_continued=_is_continued(body, is_assistant, continues_last_assistant))]
+    prompt = chat_prompt(body.messages, is_continued=_is_continued(body, is_assistant, continues_last_assistant))
+    if body.tools or body.chat_template_kwargs:
+        _place_tools(prompt, body)
+    return [prompt]
+
+
+def _place_tools(prompt: Prompt, body: Body) -> None:
+    """Chat templates write tools behind the system message, and arguments of their own where they want: here first."""
+    leads = 2 if body.messages and body.messages[0].get("role") in ("system", "developer") else 0
+    length = sum(len(encode(segment)) for segment in prompt.segments[:leads])
+    tokens = encode(_as_text(body.chat_template_kwargs))
+    tokens.extend(prompt.tokens[:length])
+    tokens.extend(encode(_as_text(body.tools)))
+    tokens.extend(prompt.tokens[length:])
+    prompt.tokens = tokens
+
+
+def _as_text(value: object) -> str:
+    return msgspec.json.encode(value).decode() if value else ""
 
 
 def _is_continued(body: Body, is_assistant: bool, continues_last_assistant: bool) -> bool:

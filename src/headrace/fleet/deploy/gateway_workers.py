@@ -15,6 +15,7 @@ from structlog.typing import FilteringBoundLogger
 
 from headrace.declaration.gateway_plan import GatewayPlan
 from headrace.domain.endpoint import EndpointState
+from headrace.domain.miss_status import MissStatus
 from headrace.domain.operator_error import OperatorError
 from headrace.domain.queue_status import QueueStatus
 from headrace.domain.quota import Spent
@@ -190,6 +191,11 @@ class GatewayWorkers:
     async def routing(self) -> list[RoutingStatus]:
         """What each worker knows of prompts and hits."""
         answers = await asyncio.gather(*(slot.worker.read_routing() for slot in self.slots))
+        return [answer for answer in answers if answer is not None]
+
+    async def misses(self) -> list[MissStatus]:
+        """Why prompts missed the caches, as each worker knows."""
+        answers = await asyncio.gather(*(slot.worker.read_misses() for slot in self.slots))
         return [answer for answer in answers if answer is not None]
 
     async def explain_route(self, wish: ExplainRoute) -> RouteExplanation | str:

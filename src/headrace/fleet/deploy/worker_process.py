@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from headrace.domain.miss_status import MissStatus
 from headrace.domain.queue_status import QueueStatus
 from headrace.domain.quota_status import LimitStatus
 from headrace.domain.routing_status import RouteExplanation, RoutingStatus
@@ -18,6 +19,7 @@ from headrace.domain.worker import (
     Drain,
     ExplainRoute,
     ReadMetrics,
+    ReadMisses,
     ReadQueues,
     ReadQuota,
     ReadRouting,
@@ -131,6 +133,14 @@ class WorkerProcess:
         try:
             reply = await self._ask(ReadRouting())
             return msgspec.json.decode(reply.text, type=RoutingStatus) if reply.ok else None
+        except (WorkerLostError, msgspec.DecodeError):
+            return None
+
+    async def read_misses(self) -> MissStatus | None:
+        """Return why prompts missed the caches; None where it does not answer."""
+        try:
+            reply = await self._ask(ReadMisses())
+            return msgspec.json.decode(reply.text, type=MissStatus) if reply.ok else None
         except (WorkerLostError, msgspec.DecodeError):
             return None
 

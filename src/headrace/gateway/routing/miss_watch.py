@@ -45,7 +45,7 @@ class WatchedAttempt:
         """Nothing waits for it here."""
 
     def ended(self, usage: TokenUsage, *, is_answered: bool) -> None:
-        if is_answered:
+        if is_answered and usage.cached_input_tokens is not None:
             self._watch.note(self._request, self._endpoint, usage, self._sent_mono_s)
 
 
@@ -60,7 +60,8 @@ class MissWatch:
         self._visits: OrderedDict[tuple[int, str], None] = OrderedDict()
         self._hitting: set[str] = set()
         """Endpoints that have found something cached."""
-        self._models: frozenset[str] = frozenset()
+        self.models: frozenset[str] = frozenset()
+        """Those that are looked at."""
         self._left_s = CPU_BURST_S
         self._filled_mono_s = monotonic()
         self._answers = self._examined = self._suspects = self._suspects_examined = self._explained = 0
@@ -68,13 +69,10 @@ class MissWatch:
 
     def adopt(self, plans: Mapping[str, RoutingPlan]) -> None:
         """Look at the models whose plan says so; what is known of others is dropped when memory is needed."""
-        self._models = frozenset(name for name, plan in plans.items() if plan.explains_misses)
-        if not self._models:
+        self.models = frozenset(name for name, plan in plans.items() if plan.explains_misses)
+        if not self.models:
             self._store = FingerprintStore(KEPT_BYTES)
             self._maker = None
-
-    def watches(self, request: InferenceRequest) -> bool:
-        return request.requested_model in self._models
 
     @property
     def by_cause(self) -> Mapping[str, tuple[int, int]]:
@@ -84,7 +82,7 @@ class MissWatch:
     def note(self, request: InferenceRequest, endpoint: Endpoint, usage: TokenUsage, sent_mono_s: float) -> None:
         """An answer came; look at it if it tells its cached tokens and there is CPU left for it."""
         told, cached = usage.input_tokens, usage.cached_input_tokens
-        if told is None or cached is None or request.requested_model not in self._models:
+        if told is None or cached is None or request.requested_model not in self.models:
             return
         self._answers += 1
         if cached:

@@ -61,7 +61,7 @@ class Router:
         """The request is being sent to `endpoint`; None where nobody wants to hear what becomes of it."""
         if request.placing is None:
             misses = self._placer.misses
-            return WatchedAttempt(misses, request, endpoint) if misses.watches(request) else None
+            return WatchedAttempt(misses, request, endpoint) if request.requested_model in misses.models else None
         return self._placer.placed(request, endpoint)
 
     def explain(self, request: InferenceRequest) -> RouteExplanation:

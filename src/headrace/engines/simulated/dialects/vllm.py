@@ -43,8 +43,8 @@ class VllmDialect(Dialect):
 
     apis = api_table(Api.CHAT, Api.COMPLETIONS, Api.RESPONSES, Api.MESSAGES)
     extensions = frozenset(
-        "add_generation_prompt cache_salt continue_final_message ignore_eos kv_transfer_params min_tokens priority "
-        "request_id return_token_ids structured_outputs".split()
+        "add_generation_prompt cache_salt chat_template_kwargs continue_final_message ignore_eos kv_transfer_params "
+        "min_tokens priority request_id return_token_ids structured_outputs".split()
     )
     owned_by = "vllm"
     shape = Shape(

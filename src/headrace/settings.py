@@ -56,6 +56,16 @@ class Settings:
         return self.run_dir / "leases.sock"
 
     @property
+    def batch_dir(self) -> Path:
+        """Files and batches that callers have stored."""
+        return self.state_dir / "batch"
+
+    @property
+    def batch_socket(self) -> Path:
+        """Where the batch process answers for files and batches; mode 0600."""
+        return self.run_dir / "batch.sock"
+
+    @property
     def supervisor_file(self) -> Path:
         """JSON: pid, start time, URLs of the running supervisor."""
         return self.run_dir / "supervisor.json"
@@ -63,6 +73,10 @@ class Settings:
     def worker_socket(self, worker: int) -> Path:
         """Where gateway worker number `worker` listens for its supervisor."""
         return self.run_dir / f"gateway-{worker}.sock"
+
+    def line_socket(self, worker: int) -> Path:
+        """Where gateway worker number `worker` takes the lines of batches; mode 0600."""
+        return self.run_dir / f"lines-{worker}.sock"
 
 
 def load_settings(environ: Mapping[str, str] | None = None) -> Settings:

@@ -149,6 +149,8 @@ class GatewayPlan(msgspec.Struct, frozen=True, kw_only=True):
     """With whom limits are held together."""
     identity: IdentityPlan = IdentityPlan()
     """Who may call besides the holders of keys."""
+    upload_bytes: int | None = None
+    """Largest file that a caller may store; None: files and batches are not served."""
 
 
 def compile_gateway_plan(
@@ -188,6 +190,7 @@ def compile_gateway_plan(
         routing=compile_routing(declaration),
         sharing=compile_sharing(gateway),
         identity=compile_identity(declaration.identity),
+        upload_bytes=declaration.batch.file_bytes if declaration.batch.enabled else None,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_serializer, model_validator
 
+from headrace.declaration.batch_section import Batch
 from headrace.declaration.deployment_sections import Container, Deployment, Placement
 from headrace.declaration.engine_options import EngineOptions
 from headrace.declaration.identity_section import IdentitySection
@@ -382,6 +383,7 @@ class Declaration(Section):
     )
     quota: Quota = Field(default=Quota(), description="Limits over all callers together.")
     prices: Prices = Field(default=Prices(), description="What inference costs.")
+    batch: Batch = Field(default=Batch(), description="Files and batches of requests.")
     ledger: Ledger = Field(default=Ledger(), description="Accounting.")
     observability: Observability = Field(default=Observability(), description="Logs and metrics.")
     deployment: Deployment = Field(

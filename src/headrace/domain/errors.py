@@ -67,6 +67,8 @@ class ErrorCode(StrEnum):
     CALLER_DISCONNECTED = "caller_disconnected"
     DEADLINE_EXCEEDED = "deadline_exceeded"
     CONFLICT = "conflict"
+    OBJECT_NOT_FOUND = "object_not_found"
+    STORE_UNAVAILABLE = "store_unavailable"
     INTERNAL_BUG = "internal_bug"
 
 
@@ -204,8 +206,9 @@ ERRORS: Mapping[ErrorCode, ErrorSpec] = MappingProxyType(
             fault=Fault.TENANT,
             may_fail_over=False,
             retry_after_s=None,
-            title="A budget of the caller's tenant, project, key or organisation is spent.",
-            remedy="Wait for the next day or month (UTC), or ask the operator for a higher budget.",
+            title="A budget of the caller's tenant, project, key or organisation is spent, or its stored files or open "
+            "batches are as many as declared.",
+            remedy="Wait for the next day or month (UTC), delete files, or ask the operator for more.",
         ),
         ErrorCode.SATURATED: _platform(
             "The gateway holds as many requests as gateway.limits.in_flight allows, or the pool's queue is full.",
@@ -276,6 +279,17 @@ ERRORS: Mapping[ErrorCode, ErrorSpec] = MappingProxyType(
             "The control API cannot make this change: the declaration's file owns the entry, somebody else has changed "
             "it in between, it exists already, or others still need it.",
             "Edit the file at the line in the message, or read the entry again and repeat the change.",
+        ),
+        ErrorCode.OBJECT_NOT_FOUND: _caller(
+            404,
+            "The caller's tenant has no file or batch of this id.",
+            "List them with GET /v1/files or GET /v1/batches.",
+            "not_found_error",
+        ),
+        ErrorCode.STORE_UNAVAILABLE: _platform(
+            "Files and batches cannot be reached or written (inference goes on without them).",
+            "Retry after `Retry-After`. Operators: free disk space; logs/batch.err says why.",
+            5.0,
         ),
         ErrorCode.INTERNAL_BUG: ErrorSpec(
             outcome=Outcome.FAILED,

@@ -4,6 +4,7 @@ Steps 1 to 4 are plain calls that return or raise `RequestError`; step 5 calls b
 path they would cost as much as half of all the checks together (docs/decisions/0001).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 
@@ -11,12 +12,14 @@ import structlog
 
 from headrace.domain.clock import Clock
 from headrace.domain.errors import ErrorCode, RequestError
-from headrace.domain.request import ApiDialect, InferenceRequest
+from headrace.domain.request import ApiDialect, InferenceRequest, RequestClass
 from headrace.domain.tenant import Caller
 from headrace.gateway.accounting.account import Account, Books
 from headrace.gateway.admission.model_queue import GatewayTicket
 from headrace.gateway.admission.queue import AdmissionQueue
 from headrace.gateway.admission.quota import Quota, Ticket
+from headrace.gateway.batches.line_socket import read_submitter
+from headrace.gateway.batches.relay import BatchLink, Relay
 from headrace.gateway.entry.head import HeadReader, RequestHead
 from headrace.gateway.entry.own_answers import CorsPolicy, list_models, refuse, show_model
 from headrace.gateway.entry.reader import RequestReader, model_not_found
@@ -38,6 +41,7 @@ log = structlog.get_logger("headrace.gateway")
 PAUSES_MOST = 3
 """Exchanges of shares that one request waits for: one is enough, unless others took what it asked for."""
 RESPONSES = ApiDialect.RESPONSES.value
+Identify = Callable[[Exchange, float], Caller]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +68,8 @@ class Pipeline:
         self.estimates = TokenEstimates()
         self.dispatcher = Dispatcher()
         self._pins = AnswerPins()
+        self.batches: BatchLink | None = None
+        """The way to files and batches, where they are served."""
         self.rules: Rules | None = None
         """None until the first plan: everything is answered `draining`-like, since no port is open yet."""
         self.refuses_new = False
@@ -71,7 +77,11 @@ class Pipeline:
 
     # --- the story
 
-    def open(self, exchange: Exchange) -> None:
+    def open_line(self, exchange: Exchange) -> None:
+        """1 entry, 2 identity, for a line of a batch: it comes from the process beside us, in its submitter's name."""
+        self.open(exchange, self._identify_line)
+
+    def open(self, exchange: Exchange, identify: Identify | None = None) -> None:
         """1 entry, 2 identity: the head alone, before any body is read."""
         received_at = self._clock.wall_s()
         head = self._heads.read(exchange, received_at)
@@ -85,7 +95,9 @@ class Pipeline:
             exchange.error = RequestError(ErrorCode.DRAINING, "the gateway is shutting down; send the request again")
         elif route.needs_key and exchange.method != b"OPTIONS":
             try:
-                account.caller = self._current().identity.identify(exchange, received_at)
+                account.caller = (identify or self._current().identity.identify)(exchange, received_at)
+                if route.is_stored:
+                    self._open_stored(exchange, account.caller)
             except RequestError as error:
                 exchange.error = error
             except Exception as bug:  # noqa: BLE001 (boundary, as in `serve`)
@@ -143,6 +155,21 @@ class Pipeline:
         if EXPLAIN_ASKS in exchange.headers:
             self._explain(progress, request, rules)
         self._admit(progress, request, caller, exchange.received_mono_s)
+
+    def _identify_line(self, exchange: Exchange, now_at: float) -> Caller:
+        return self._current().identity.identify_submitter(read_submitter(exchange), now_at)
+
+    def _open_stored(self, exchange: Exchange, caller: Caller) -> None:
+        """Files and batches: what is uploaded goes through as it comes."""
+        if self.batches is None:
+            raise RequestError(ErrorCode.ROUTE_NOT_FOUND, "files and batches are switched off here (batch.enabled)")
+        is_creation = exchange.method == b"POST"
+        if is_creation and exchange.path == b"/v1/batches" and RequestClass.OFFLINE not in caller.classes:
+            message = "a batch is sent as class offline, which this key may not use; ask the operator"
+            raise RequestError(ErrorCode.FORBIDDEN, message)
+        submitter = self._current().identity.submitter_of(caller)
+        is_upload = is_creation and exchange.path == b"/v1/files"
+        self._progress(exchange).relay = self.batches.begin(exchange, submitter, is_upload=is_upload)
 
     def _explain(self, progress: "Progress", request: InferenceRequest, rules: Rules) -> None:
         """Show whoever sends an admin key with the request where it would go now."""
@@ -212,6 +239,8 @@ class Pipeline:
         if exchange.method == b"OPTIONS":
             allow = b", ".join((*route.methods, b"OPTIONS"))
             progress.answer(204, head.reply_lines + rules.cors.preflight_lines(exchange, allow), b"")
+        elif progress.relay is not None:
+            progress.relay.deliver(lines, progress)
         elif route.path == "/health":
             progress.answer(200, lines + JSON_TYPE, b'{"status":"ok"}')
         elif route.path == "/ready":
@@ -270,6 +299,8 @@ class Progress:
     """How often it has waited for an exchange of shares."""
     place: GatewayTicket | None = None
     delivery: Delivery | None = None
+    relay: Relay | None = None
+    """Of a request for files or batches."""
 
     def delivered(self, status: int, answer_id: str | None) -> None:
         if answer_id is not None and self.account.dialect == RESPONSES:

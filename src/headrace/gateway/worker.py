@@ -40,6 +40,8 @@ from headrace.gateway.admission.queue_view import queue_statuses
 from headrace.gateway.admission.quota import Quota
 from headrace.gateway.admission.sharing.keeper import LeaseKeeper
 from headrace.gateway.admission.sharing.stores import SharingUnavailableError, open_keeper
+from headrace.gateway.batches.line_socket import LineSocket
+from headrace.gateway.batches.relay import FRAMING_BYTES, BatchLink
 from headrace.gateway.endpoints.addresses import PlanError
 from headrace.gateway.endpoints.cache_salt import CacheSalt, load_secret
 from headrace.gateway.endpoints.directory import EndpointDirectory
@@ -124,6 +126,7 @@ class Worker:
         self.caller_left = self.pipeline.abandon
         self.date = DateLine()
         self.is_draining = False
+        self._line_socket = LineSocket(self, self.pipeline.open_line, settings.line_socket(serial))
         self.limits: LimitsPlan
         self.gone = asyncio.Event()
         """Set when a drain has ended: the process may exit."""
@@ -154,6 +157,8 @@ class Worker:
         self._resume_budget.adopt(ratio=plan.resume.budget_ratio, minimum=plan.resume.budget_minimum)
         self.pipeline.quota.adopt(plan, self._keys, monotonic())
         self.pipeline.queue.adopt(plan, self._directory.of_pool, workers=plan.workers)
+        link = self._settings.batch_socket
+        self.pipeline.batches = None if plan.upload_bytes is None else BatchLink(link, plan.upload_bytes)
         self._use(rules)
         self.limits = plan.limits
         self.plan = plan
@@ -290,6 +295,8 @@ class Worker:
             ssl=self._certificate.context if self._certificate else None,
             backlog=BACKLOG,
         )
+        if self.pipeline.batches is not None:
+            await self._line_socket.listen(self._loop)
 
     def drain(self, bound_s: float, *, is_replacement: bool) -> None:
         """Stop accepting, finish what is in work, end the rest in-band after `bound_s`, and set `gone`.
@@ -302,6 +309,7 @@ class Worker:
         self.pipeline.refuses_new = not is_replacement
         if self._server is not None:
             self._server.close()
+        self._line_socket.close()
         spawn(self._finish(bound_s, is_replacement=is_replacement), "drain")
 
     async def _finish(self, bound_s: float, *, is_replacement: bool) -> None:
@@ -345,6 +353,15 @@ class Worker:
         self._connections.add(connection)
         return True
 
+    def line_opened(self, connection: CallerConnection) -> bool:
+        """A line of a batch comes: their number has its own bound."""
+        self._connections.add(connection)
+        return True
+
+    def longest_body(self, path: bytes) -> int:
+        batches = self.pipeline.batches
+        return batches.upload_bytes + FRAMING_BYTES if batches and path == b"/v1/files" else self.limits.body_bytes
+
     def connection_closed(self, connection: CallerConnection) -> None:
         self._connections.discard(connection)
 
@@ -360,6 +377,9 @@ class Worker:
 
     def routing_status(self) -> RoutingStatus:
         return routing_status(self._placer)
+
+    def miss_status(self) -> MissStatus:
+        return self._placer.misses.status()
 
     def explain_route(self, wish: ExplainRoute) -> RouteExplanation:
         """Say where a request would go now. Raises: RequestError, as the request itself would be refused."""
@@ -378,9 +398,6 @@ class Worker:
     def queue_statuses(self) -> list[QueueStatus]:
         """The queue of each model."""
         return queue_statuses(self.pipeline.queue, monotonic(), self._clock.wall_s())
-    def miss_status(self) -> MissStatus:
-        return self._placer.misses.status()
-
 
     def quota_status(self) -> tuple[LimitStatus, ...]:
         """Every limit and what is used of it, as far as this worker knows."""

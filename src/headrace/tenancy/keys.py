@@ -83,6 +83,11 @@ class KeyRing:
     def __repr__(self) -> str:
         return f"KeyRing({len(self._by_id)} keys)"
 
+    def find_by_id(self, key_id: str, now_at: float) -> KeyRecord | None:
+        """The key of this id, for work that its holder has left with us; None where it no longer counts."""
+        _, expires_at, record = self._by_id.get(key_id.encode("ascii", "replace"), _ABSENT)
+        return record if now_at < expires_at else None
+
     def find(self, token: bytes, now_at: float) -> KeyRecord | None:
         """The key that `token` is, unless it is unknown, revoked or expired at `now_at` (UTC epoch seconds).
 

@@ -16,6 +16,7 @@ from headrace.control_api.app import create_app
 from headrace.control_api.server import ControlServer, bind_unix
 from headrace.database.connect import Database, open_database
 from headrace.database.url import sqlite_url
+from headrace.declaration.batch_section import compile_batch_plan
 from headrace.declaration.load import Loaded
 from headrace.declaration.tenancy_plan import TenancyPlan, compile_tenancy_plan
 from headrace.domain.clock import SystemClock
@@ -37,6 +38,7 @@ from headrace.settings import Settings
 from headrace.tenancy.entry_store import EntryStore
 from headrace.tenancy.key_store import KeyStore
 from headrace.tenancy.overlay import TenancyOverlay
+from headrace.wiring.batch_process import BatchProcess
 from headrace.wiring.caller_source import CallerSource
 from headrace.wiring.declared import Source, ask_endpoint
 from headrace.wiring.first_keys import make_first_keys
@@ -141,10 +143,17 @@ class Instance:
         control = ControlServer(list(zip(apps, sockets, strict=True)))
         failure: OperatorError | None = None
         end = RunEnd.STOPPED
+        declared = supervisor.declaration
+        plan = compile_batch_plan(declared.batch, body_bytes=declared.gateway.limits.body_bytes)
+        batches = BatchProcess(self.settings, plan)
         async with asyncio.TaskGroup() as group:
             self._listen_to_signals(group, supervisor, operations)
             serving = group.create_task(control.run())
-            beside = [group.create_task(ledger.run()), group.create_task(spending.run())]
+            beside = [
+                group.create_task(ledger.run()),
+                group.create_task(spending.run()),
+                group.create_task(batches.run()),
+            ]
             if watch is not None:
                 beside.append(group.create_task(_run_watch(watch, operations, supervisor.loaded)))
             try:
@@ -153,6 +162,7 @@ class Instance:
                 failure = error  # Raised below: a task group would wrap it.
             for task in beside:
                 task.cancel()
+            await batches.stop()
             await ledger.stop()
             control.stop()
             await serving

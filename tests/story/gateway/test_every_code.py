@@ -19,8 +19,10 @@ ELSEWHERE = {
     ErrorCode.QUEUE_EXPIRED: "tests/story/gateway/test_queueing.py",
     ErrorCode.SUSPENDED: "tests/story/gateway/test_suspension.py",
     ErrorCode.CONFLICT: "tests/unit/control_api/test_tenant_routes.py",
+    ErrorCode.OBJECT_NOT_FOUND: "tests/story/batch/test_files.py",
+    ErrorCode.STORE_UNAVAILABLE: "tests/story/batch/test_files.py",
 }
-"""Codes produced over the wire there: by the control API, and by a bug planted in a worker."""
+"""Codes produced over the wire there: by the control API, the batch process, and by a bug planted in a worker."""
 
 
 async def too_long(engine: ScriptedEngine, request: Seen, writer: asyncio.StreamWriter) -> None:

@@ -1,5 +1,6 @@
 """The paths that are served, and no others."""
 
+import re
 from types import MappingProxyType
 
 import msgspec
@@ -16,6 +17,8 @@ class Route(msgspec.Struct, frozen=True):
     dialect: ApiDialect | None = None
     """The API spoken there; None for paths that headrace answers itself."""
     needs_key: bool = True
+    is_stored: bool = False
+    """Files and batches: the batch process answers."""
     path_bytes: bytes = b""
     """`path` for the wire; filled in from it."""
     dialect_name: str | None = None
@@ -34,11 +37,19 @@ ROUTES = MappingProxyType(
         b"/v1/responses": Route("/v1/responses", (b"POST",), ApiDialect.RESPONSES),
         b"/v1/messages": Route("/v1/messages", (b"POST",), ApiDialect.MESSAGES),
         b"/v1/models": Route("/v1/models", (b"GET", b"HEAD")),
+        b"/v1/files": Route("/v1/files", (b"GET", b"POST"), is_stored=True),
+        b"/v1/batches": Route("/v1/batches", (b"GET", b"POST"), is_stored=True),
         b"/health": Route("/health", (b"GET", b"HEAD"), needs_key=False),
         b"/ready": Route("/ready", (b"GET", b"HEAD"), needs_key=False),
     }
 )
 ONE_MODEL = Route("/v1/models/{id}", (b"GET", b"HEAD"))
+STORED = (
+    (re.compile(rb"/v1/files/[^/]+"), Route("/v1/files/{id}", (b"GET", b"DELETE"), is_stored=True)),
+    (re.compile(rb"/v1/files/[^/]+/content"), Route("/v1/files/{id}/content", (b"GET",), is_stored=True)),
+    (re.compile(rb"/v1/batches/[^/]+"), Route("/v1/batches/{id}", (b"GET",), is_stored=True)),
+    (re.compile(rb"/v1/batches/[^/]+/cancel"), Route("/v1/batches/{id}/cancel", (b"POST",), is_stored=True)),
+)
 
 
 def find_route(path: bytes) -> Route | None:
@@ -46,6 +57,8 @@ def find_route(path: bytes) -> Route | None:
     route = ROUTES.get(path)
     if route is None and path.startswith(b"/v1/models/") and len(path) > len(b"/v1/models/"):
         return ONE_MODEL
+    if route is None and path.startswith((b"/v1/files/", b"/v1/batches/")):
+        return next((found for pattern, found in STORED if pattern.fullmatch(path)), None)
     return route
 
 

@@ -16,7 +16,7 @@ import structlog
 
 from headrace.declaration.gateway_plan import LimitsPlan
 from headrace.domain.errors import ErrorCode, RequestError
-from headrace.gateway.http.exchange import Exchange, Surroundings
+from headrace.gateway.http.exchange import Exchange, Inlet, Surroundings
 from headrace.gateway.http.wire import CONTINUE
 
 log = structlog.get_logger("headrace.gateway")
@@ -35,7 +35,8 @@ SINGLE_HEADERS = frozenset(
 class Service(Surroundings, Protocol):
     """What a connection needs of the gateway."""
 
-    limits: LimitsPlan
+    @property
+    def limits(self) -> LimitsPlan: ...
 
     @property
     def head_arrived(self) -> Callable[[Exchange], None]:
@@ -50,6 +51,10 @@ class Service(Surroundings, Protocol):
     @property
     def caller_left(self) -> Callable[[Exchange], None]:
         """The caller has gone before anything began to answer it."""
+        ...
+
+    def longest_body(self, path: bytes) -> int:
+        """Bytes that a body at `path` may have; asked only where it is over `limits.body_bytes`."""
         ...
 
     def connection_opened(self, connection: "CallerConnection") -> bool:
@@ -209,14 +214,17 @@ class CallerConnection(asyncio.Protocol):
         if self._phase is LINGER:
             return
         parser, headers = self._parser, self._headers
+        path, _, query = self._url.partition(b"?")
         exchange = self._incoming = Exchange(
             self,
             parser.get_method(),
-            self._url.partition(b"?")[0],
+            path,
             headers,
             parser.get_http_version() == "1.1",
             not parser.should_keep_alive(),
         )
+        if query:
+            exchange.query = query
         exchange.error = self._refusal_of_head(exchange)
         if exchange.error is None:
             self.service.head_arrived(exchange)
@@ -228,12 +236,16 @@ class CallerConnection(asyncio.Protocol):
             self._transport.write(CONTINUE)
 
     def on_body(self, body: bytes) -> None:
-        if self._incoming is None or self._phase is LINGER:
+        incoming = self._incoming
+        if incoming is None or self._phase is LINGER:
+            return
+        self._body_bytes += len(body)
+        if incoming.inlet is not None:
+            self._feed(incoming, incoming.inlet, body)
             return
         self._body.append(body)
-        self._body_bytes += len(body)
         if self._body_bytes > self.service.limits.body_bytes:
-            self._refuse(self._body_too_large(self._body_bytes))
+            self._refuse(self._body_too_large(self._body_bytes, self.service.limits.body_bytes))
 
     def on_message_complete(self) -> None:
         exchange, self._incoming = self._incoming, None
@@ -305,7 +317,23 @@ class CallerConnection(asyncio.Protocol):
             message = f"the request's {part} did not arrive within {bound_s:g} s"
             self._refuse(RequestError(ErrorCode.REQUEST_TIMEOUT, message))
 
+    def hold_reading(self, is_held: bool) -> None:
+        if self._phase is CLOSED or self._transport.is_closing():
+            return
+        if is_held:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
     # --- inside
+
+    def _feed(self, exchange: Exchange, inlet: Inlet, body: bytes) -> None:
+        """Hand on a piece of a body that is not held; each has its own time to arrive."""
+        if self._body_bytes > exchange.inlet_bytes:
+            self._refuse(self._body_too_large(self._body_bytes, exchange.inlet_bytes))
+            return
+        self._deadline_mono_s = monotonic() + self.service.limits.body_timeout_s
+        inlet.feed(body)
 
     def _start_next(self) -> None:
         if self._current is None and self._waiting and self._phase is not CLOSED:
@@ -371,13 +399,18 @@ class CallerConnection(asyncio.Protocol):
             return None
         if not length.isdigit():
             return RequestError(ErrorCode.INVALID_REQUEST, "content-length must be a plain number")
-        return self._body_too_large(int(length)) if int(length) > limits.body_bytes else None
+        if int(length) <= limits.body_bytes:
+            return None
+        longest = self.service.longest_body(exchange.path)
+        return self._body_too_large(int(length), longest) if int(length) > longest else None
 
     def _refuse(self, error: RequestError) -> None:
         """End the connection with an error for a request that is not complete and never will be."""
         exchange = self._incoming or Exchange(self, b"GET", self._url.partition(b"?")[0], self._headers)
         exchange.error = error
         exchange.closes = True
+        if exchange.inlet is not None:
+            exchange.inlet.cut()
         self._incoming = None
         self._body = []
         self._enter(LINGER)
@@ -389,8 +422,8 @@ class CallerConnection(asyncio.Protocol):
         limit = self.service.limits.header_bytes
         return RequestError(ErrorCode.HEADERS_TOO_LARGE, f"request line and headers are over {limit} bytes")
 
-    def _body_too_large(self, size: int) -> RequestError:
-        limit = self.service.limits.body_bytes
+    @staticmethod
+    def _body_too_large(size: int, limit: int) -> RequestError:
         return RequestError(ErrorCode.BODY_TOO_LARGE, f"the body has {size} bytes or more; the limit is {limit}")
 
     def _ignore_upgrade(self, rest: bytes) -> None:

@@ -12,8 +12,11 @@ class Surroundings(Protocol):
     """What all connections of one gateway share."""
 
     date: DateLine
-    is_draining: bool
-    """New connections and keep-alive have ended: answers carry `connection: close`."""
+
+    @property
+    def is_draining(self) -> bool:
+        """New connections and keep-alive have ended: answers carry `connection: close`."""
+        ...
 
 
 class Connection(Protocol):
@@ -39,6 +42,24 @@ class Connection(Protocol):
 
     def finish(self, last: bytes, *, closes: bool) -> None:
         """Send the last bytes of the current answer; go on with the next request, or close."""
+        ...
+
+    def hold_reading(self, is_held: bool) -> None:
+        """Stop reading, or go on: whoever takes a body by the piece cannot keep up."""
+        ...
+
+    def abort(self) -> None:
+        """Cut the connection, where an answer that has begun cannot be completed."""
+        ...
+
+
+class Inlet(Protocol):
+    """Takes a body by the piece, as it arrives; for bodies that are too large to hold."""
+
+    def feed(self, body: bytes) -> None: ...
+
+    def cut(self) -> None:
+        """The rest will never come."""
         ...
 
 
@@ -73,7 +94,7 @@ class Exchange:
     connection: "Connection | None"
     method: bytes
     path: bytes
-    """Without the query string, which no served path uses."""
+    """Without the query string."""
     headers: dict[bytes, bytes]
     """Names in lower case; the first value of each."""
     is_chunkable: bool = True
@@ -88,6 +109,12 @@ class Exchange:
     is_done: bool = False
     is_streaming: bool = False
     source: AnswerSource | None = None
+    inlet: Inlet | None = None
+    """Set by whoever judged the head, where the body is not to be held in memory."""
+    inlet_bytes: int = 0
+    """Longest body that goes into `inlet`."""
+    query: bytes = b""
+    """Query string; read for files and batches alone."""
     state: object = None
     """What the pipeline remembers between head and body; opaque to the wire."""
 
@@ -137,6 +164,8 @@ class Exchange:
 
     def detach(self) -> None:
         """Forget the connection; called when it is gone."""
+        if self.inlet is not None:
+            self.inlet.cut()
         self.connection = self.source = None
 
     def _finish(self, connection: Connection, last: bytes, *, closes: bool) -> None:

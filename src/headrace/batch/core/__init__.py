@@ -1,0 +1,1 @@
+"""What is decided without clock, disk or socket."""

@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.harness.journal_records import records_of
 from tests.harness.raw_client import RawAnswer, RawClient, ask, chat, post
-from tests.harness.running_gateway import RunningGateway, declare, new_key, remote_pool
+from tests.harness.running_gateway import RunningGateway, addresses_of, declare, new_key, remote_pool
 from tests.harness.scripted_engine import ScriptedEngine, Seen, completion, whole
 
+from headrace.declaration.gateway_plan import compile_gateway_plan
 from headrace.domain.errors import ErrorCode
 
 BOUND_S = 30.0
@@ -282,3 +284,43 @@ async def test_without_a_known_bound_nothing_waits(tmp_path: Path) -> None:
         await desk.wait_seen(20)
         desk.serve(20)
         assert all(answer.status == 200 for answer in await asyncio.gather(*tasks))
+
+
+async def test_a_conversation_is_raised_with_its_latest_request(tmp_path: Path) -> None:
+    """An offline request that an interactive one of the same conversation waits on goes before other standard work."""
+    async with a_desk(tmp_path, {"sequences": 1}) as desk:
+        tasks = [desk.send("first", x_headrace_class="interactive")]
+        await desk.wait_seen(1)
+        sent = (
+            ("offline", {"x_headrace_class": "offline", "x_headrace_conversation": "c1"}),
+            ("standard", {}),
+            ("interactive", {"x_headrace_class": "interactive", "x_headrace_conversation": "c1"}),
+        )
+        for number, (name, headers) in enumerate(sent, start=1):
+            tasks.append(desk.send(name, **headers))
+            async with asyncio.timeout(BOUND_S):
+                while (await desk.gateway.queues())[0].waiting != number:
+                    await asyncio.sleep(0.01)
+        desk.serve(4)
+        await asyncio.gather(*tasks)
+        assert desk.seen == ["first", "offline", "interactive", "standard"]
+
+
+async def test_several_workers_share_the_places_of_an_engine(tmp_path: Path) -> None:
+    """Two workers of one gateway, each flooded, together send an engine no more than its places, and lose nothing."""
+    async with a_desk(tmp_path / "one", {"sequences": 4}) as desk:
+        async with RunningGateway(tmp_path / "two", desk.gateway.declaration) as other:
+            for worker in (desk.gateway, other):
+                plan = compile_gateway_plan(worker.declaration, addresses_of(worker.declaration), revision=2)
+                assert (await worker.configure_plan(msgspec.structs.replace(plan, workers=2))).ok
+                await worker.wait_ready()
+            tasks = [desk.send(str(number)) for number in range(6)]
+            body = chat("script:wait x")
+            tasks += [asyncio.ensure_future(ask(other.port, post(body, other.key))) for _ in range(6)]
+            for worker in (desk.gateway, other):
+                async with asyncio.timeout(BOUND_S):
+                    while (await worker.queues())[0].waiting != 4:
+                        await asyncio.sleep(0.01)
+            assert len(desk.engine.seen) == 4
+            desk.serve(12)
+            assert [(await task).status for task in tasks] == [200] * 12

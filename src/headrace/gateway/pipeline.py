@@ -23,7 +23,7 @@ from headrace.gateway.batches.relay import BatchLink, Relay
 from headrace.gateway.entry.head import HeadReader, RequestHead
 from headrace.gateway.entry.own_answers import CorsPolicy, list_models, refuse, show_model
 from headrace.gateway.entry.reader import RequestReader, model_not_found
-from headrace.gateway.entry.request_class import class_of
+from headrace.gateway.entry.request_class import CLASS_HEADER, class_of
 from headrace.gateway.entry.routes import ONE_MODEL, Route
 from headrace.gateway.entry.token_estimate import TokenEstimates
 from headrace.gateway.forwarding.delivery import Delivery
@@ -95,7 +95,8 @@ class Pipeline:
             exchange.error = RequestError(ErrorCode.DRAINING, "the gateway is shutting down; send the request again")
         elif route.needs_key and exchange.method != b"OPTIONS":
             try:
-                account.caller = (identify or self._current().identity.identify)(exchange, received_at)
+                rules = self.rules or self._current()
+                account.caller = (identify or rules.identity.identify)(exchange, received_at)
                 if route.is_stored:
                     self._open_stored(exchange, account.caller)
             except RequestError as error:
@@ -105,7 +106,8 @@ class Pipeline:
 
     def serve(self, exchange: Exchange) -> None:
         """The whole request is here, or `exchange.error` says why it never will be."""
-        progress = self._progress(exchange)
+        state = exchange.state
+        progress = state if isinstance(state, Progress) else self._progress(exchange)
         try:
             self._serve(exchange, progress)
         except RequestError as error:
@@ -144,15 +146,17 @@ class Pipeline:
             caller.regions,
         )
         exchange.body = b""
-        request.tenant, request.request_class = caller.tenant, class_of(exchange.headers, caller)
+        request.tenant, request.request_class = caller.tenant, caller.default_class
+        if CLASS_HEADER in exchange.headers:
+            request.request_class = class_of(exchange.headers, caller)
         account.is_stream = request.is_stream
-        if not caller.may_use(request.requested_model):  # 2 identity
+        if caller.models is not None and not caller.may_use(request.requested_model):  # 2 identity
             raise model_not_found(request.requested_model)
         account.model = request.requested_model
         account.counted = self._books.counters.of(request.requested_model)
-        request = self.quota.fit(caller, request, exchange.received_mono_s)  # 3 admission
         account.request_class = request.request_class.value
         if EXPLAIN_ASKS in exchange.headers:
+            request = self.quota.fit(caller, request, exchange.received_mono_s)
             self._explain(progress, request, rules)
         self._admit(progress, request, caller, exchange.received_mono_s)
 
@@ -188,6 +192,7 @@ class Pipeline:
         if ticket is None:
             progress.pauses += 1
             return
+        request = ticket.request
         deadline_mono_s = None if head.timeout_s is None else exchange.received_mono_s + head.timeout_s
         place: GatewayTicket | None = None
         if self.queue.has_lanes:
@@ -196,6 +201,11 @@ class Pipeline:
             if place is not None and place.degraded is not None:
                 self._note_degraded(progress, place)
                 request = place.request
+        reply_lines = head.reply_lines
+        if rules.cors.has_origins:
+            reply_lines = rules.cors.add_lines(reply_lines, exchange)
+        if ticket.headers is not None:
+            reply_lines += ticket.headers.lines(exchange.received_mono_s)
         delivery = progress.delivery = Delivery(  # 4 routing, 5 forwarding
             request,
             exchange,
@@ -203,7 +213,7 @@ class Pipeline:
             progress,
             rules.forwarding,
             counted,
-            rules.cors.add_lines(head.reply_lines, exchange) + self.quota.reply_lines(ticket, exchange.received_mono_s),
+            reply_lines,
             head.engine_lines,
             deadline_mono_s,
             exchange.received_mono_s,
@@ -352,7 +362,7 @@ class Progress:
         if self.ticket is not None:
             self._settle_quota(self.ticket, code)
             self.ticket = None
-        if delivery is not None and delivery.is_over:
+        if delivery is not None:
             pipeline.dispatcher.forget(delivery)
         self.account.settle(code, status, monotonic())
         self.delivery = self.request = None

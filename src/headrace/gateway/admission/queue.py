@@ -83,7 +83,6 @@ class AdmissionQueue:
         room = self._rooms.get(endpoint)
         if room is None and endpoint.plan.model in self._queues:
             room = self._rooms[endpoint] = Room(endpoint.load, declared_room(endpoint.plan.queue, self._workers))
-            endpoint.load.listener = self._queues[endpoint.plan.model].wake
         return room
 
     def _refresh(self) -> None:
@@ -100,6 +99,9 @@ class AdmissionQueue:
             queue.lane.sequences_limit = sum(places) if places and len(places) == len(limits) else None
             if queue.lane.waiting or queue.lane.in_service or any(endpoint.load.has_limit for endpoint in endpoints):
                 limited[model] = queue
+            listener = queue.wake if model in limited else None
+            for endpoint in endpoints:
+                endpoint.load.listener = listener
             queue.wake()
         for endpoint in self._rooms.keys() - known:
             del self._rooms[endpoint]

@@ -25,6 +25,7 @@ from headrace.gateway.admission.core.meter import Meter, MeterFactory
 from headrace.gateway.admission.core.output_lengths import OutputLengths
 from headrace.gateway.admission.core.pricing import Tariff
 from headrace.gateway.admission.core.purse import Amounts, Purse, Reservation, Shortage, no_amounts
+from headrace.gateway.admission.core.rate_headers import RateHeaders
 from headrace.gateway.admission.core.refusal import refusal
 from headrace.gateway.admission.gpu_clock import GpuClock
 
@@ -51,7 +52,10 @@ class Ticket:
     reservation: Reservation
     caller: Caller
     request: InferenceRequest
+    """As it is sent: its caller's caps may have given it an output limit."""
     choices: int
+    headers: RateHeaders | None = None
+    """What to tell the caller of its limits; None: nothing."""
     answer: Answer | None = None
 
 
@@ -189,12 +193,13 @@ class Quota:
 
         Raises: RequestError INVALID_REQUEST, CONTEXT_TOO_LONG, BODY_TOO_LARGE or FORBIDDEN.
         """
+        return self._fit(self.purse_of(caller, now_mono_s), caller, request)
+
+    def _fit(self, purse: Purse, caller: Caller, request: InferenceRequest) -> InferenceRequest:
         if request.request_class not in caller.classes:
             allowed = ", ".join(sorted(caller.classes))
             message = f"this key may not send requests of class {request.request_class.value}; it may send: {allowed}"
             raise RequestError(ErrorCode.FORBIDDEN, message)
-        known = self._purses.get(caller.key_id)
-        purse = known[1] if known is not None and known[0] is caller else self.purse_of(caller, now_mono_s)
         caps = purse.caps
         if caps is None:
             return request
@@ -209,18 +214,20 @@ class Quota:
         now_mono_s: float,
         resume: Callable[[], None] | None = None,
     ) -> Ticket | None:
-        """Take what the request may need, from all meters of its caller or from none.
+        """Fit the request, and take what it may need from all meters of its caller or from none.
 
         Where a limit is shared with other processes and more of it may be had from them, the answer is None, and
         `resume` is called after the next exchange: reserve again then.
 
-        Raises: RequestError SATURATED, RATE_LIMITED or QUOTA_EXHAUSTED; then nothing was taken.
+        Raises: RequestError SATURATED, RATE_LIMITED or QUOTA_EXHAUSTED, or as `fit`; then nothing was taken.
         """
+        known = self._purses.get(caller.key_id)
+        purse = known[1] if known is not None and known[0] is caller else self.purse_of(caller, now_mono_s)
+        if purse.caps is not None or request.request_class not in caller.classes:
+            request = self._fit(purse, caller, request)
         if len(self._tickets) >= self._limit:
             message = f"the gateway has {len(self._tickets)} requests in work, its limit (gateway.limits.in_flight)"
             raise RequestError(ErrorCode.SATURATED, message)
-        known = self._purses.get(caller.key_id)
-        purse = known[1] if known is not None and known[0] is caller else self.purse_of(caller, now_mono_s)
         choices = choices_of(request) if "n" in request.fields else 1
         limit = request.output_limit_tokens
         output_tokens = self._expected_output(request, purse, choices) if limit is None else limit * choices
@@ -241,14 +248,9 @@ class Quota:
                 raise error
         else:
             reserved = Reservation(purse, amounts, now_mono_s)
-        ticket = Ticket(reserved, caller, request, choices)
+        ticket = Ticket(reserved, caller, request, choices, purse.headers if purse.has_headers else None)
         self._tickets.add(ticket)
         return ticket
-
-    def reply_lines(self, ticket: Ticket, now_mono_s: float) -> bytes:
-        """Header lines that tell the caller what is left."""
-        purse = ticket.reservation.purse
-        return purse.headers.lines(now_mono_s) if purse.has_headers else b""
 
     def settle(
         self,
@@ -273,7 +275,7 @@ class Quota:
         input_tokens, output_tokens = usage.input_tokens, usage.output_tokens
         if output_tokens is None:
             output_tokens = output_events
-        elif code is None:
+        elif code is None and request.output_limit_tokens is None:
             self._learn(request, output_tokens // ticket.choices)
         if code is not None and not _is_charged(code, output_tokens, is_dispatched=is_dispatched):
             reservation.settle(no_amounts(), now_mono_s)
@@ -363,7 +365,7 @@ class Quota:
 
     def _learn(self, request: InferenceRequest, output_tokens: int) -> None:
         lengths = self._lengths.get(request.requested_model)
-        if lengths is not None and request.output_limit_tokens is None:
+        if lengths is not None:
             lengths.learn(output_tokens)
 
 

@@ -19,6 +19,8 @@ class EndpointDirectory:
         self._loop = loop
         self._salter = salter
         self._by_pool: dict[str, tuple[Endpoint, ...]] = {}
+        self.version = 0
+        """Grows whenever a pool may have other endpoints than before."""
         self._plans: dict[str, PoolPlan] = {}
         self._resolved: dict[str, tuple[EndpointAddress, ...]] = {}
         """What DNS discovery found, by pool."""
@@ -38,6 +40,7 @@ class EndpointDirectory:
         for endpoint in (endpoint for endpoints in adoption.by_pool.values() for endpoint in endpoints):
             endpoint.salter = self._salter if adoption.plans[endpoint.plan.name].isolates_tenants else None
         self._by_pool, self._plans = adoption.by_pool, adoption.plans
+        self.version += 1
         self._resolved = {pool: found for pool, found in self._resolved.items() if pool in self._plans}
         for endpoint in before - set(self):
             endpoint.connections.close()

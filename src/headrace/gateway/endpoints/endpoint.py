@@ -50,6 +50,7 @@ class Endpoint:
         "last_byte_mono_s",
         "leaving_until_mono_s",
         "load",
+        "names",
         "nobody_listens",
         "outages",
         "plan",
@@ -73,6 +74,8 @@ class Endpoint:
         self.address = address
         self.plan = plan
         self.driver = driver
+        self.names = (endpoint_id, plan.name, plan.engine)
+        """Its own, its pool's and its engine's, for accounts."""
         self.connections = connections
         self.heads = heads
         self.state = EndpointState.UNKNOWN
@@ -107,11 +110,6 @@ class Endpoint:
         """Ejected for failures, but not known to be dead."""
         return not self.is_draining and self.state is EndpointState.EJECTED
 
-    @property
-    def names(self) -> tuple[EndpointId, str, str]:
-        """Its own, its pool's and its engine's, for accounts."""
-        return self.endpoint_id, self.plan.name, self.plan.engine
-
     def is_deserted(self, *, can_move: bool) -> bool:
         """Whether a silent answer from here is given up soon: nobody listens, or, where the answer can go on elsewhere,
         probes have found the endpoint not to be in order.
@@ -121,6 +119,7 @@ class Endpoint:
     def adopt(self, plan: PoolPlan, address: EndpointAddress) -> None:
         """Follow a new plan; state, counters and connections stay."""
         self.plan, self.address, self.is_draining = plan, address, address.is_draining
+        self.names = (self.endpoint_id, plan.name, plan.engine)
         self._derive()
 
     def take_over(self, state: EndpointState, reason: str) -> None:

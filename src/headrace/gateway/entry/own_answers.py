@@ -58,6 +58,8 @@ class CorsPolicy:
     def __init__(self, origins: tuple[str, ...], max_age_s: int) -> None:
         self._origins = frozenset(origin.encode("ascii") for origin in origins)
         self._max_age = b"%d" % max_age_s
+        self.has_origins = bool(origins)
+        """False: answers say nothing of the matter."""
 
     def add_lines(self, lines: bytes, exchange: Exchange) -> bytes:
         """`lines` with ours after them."""

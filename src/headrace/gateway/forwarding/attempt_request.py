@@ -7,8 +7,11 @@ from headrace.gateway.endpoints.endpoint import Endpoint
 
 def attempt_body(request: InferenceRequest, endpoint: Endpoint, caller: Caller | None) -> bytes:
     """The request's body in the words of the endpoint's engine: the caller's own bytes wherever nothing must change."""
+    is_plain = request.rewrites is None and endpoint.salter is None
+    if is_plain and not request.is_stream and endpoint.plan.served_model == request.requested_model:
+        return request.body  # as `body_for` would
     asks_usage = endpoint.driver.dialect.supports_stream_usage
-    if request.rewrites is None and endpoint.salter is None:
+    if is_plain:
         return request.body_for(endpoint.plan.served_model, asks_usage=asks_usage)
     pool = endpoint.plan
     salt = endpoint.salter(caller.tenant) if endpoint.salter is not None and caller is not None else None

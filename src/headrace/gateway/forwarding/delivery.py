@@ -12,6 +12,7 @@ from time import monotonic
 
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import InferenceRequest
+from headrace.domain.usage import UNKNOWN_USAGE
 from headrace.engines.contract import EngineError
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.endpoints.load import Claim
@@ -142,13 +143,12 @@ class Delivery:
         except Exception as bug:  # noqa: BLE001 (boundary of the timer)
             self.crashed(bug)
 
-    def _attempt(self, endpoint: Endpoint) -> None:
-        self.account.attempts += 1
-        self.tried += (endpoint,)
-        self._send(endpoint, fresh=False)
-
-    def _send(self, endpoint: Endpoint, *, fresh: bool) -> None:
+    def _attempt(self, endpoint: Endpoint, *, fresh: bool = False) -> None:
+        """Send the request to `endpoint`; `fresh`: once more, as the connection it was sent on had been closed."""
         request, account = self.request, self.account
+        if not fresh:
+            account.attempts += 1
+            self.tried += (endpoint,)
         now = monotonic()
         if account.dispatched_mono_s is None:
             account.dispatched_mono_s = now
@@ -228,7 +228,7 @@ class Delivery:
             self.phase = ENDED
         elif reason is LossReason.STALE:
             attempt.leave()
-            self._send(attempt.endpoint, fresh=True)
+            self._attempt(attempt.endpoint, fresh=True)
         else:
             is_refused = reason is LossReason.CONNECT
             code = ErrorCode.CONNECT_FAILED if is_refused else ErrorCode.STREAM_BROKEN
@@ -245,7 +245,8 @@ class Delivery:
         if failure is not None:
             self._engine_error(500, failure, "status 500")
             return
-        self.account.usage = envelope.counted_usage  # a whole answer shows no first token: TTFT is not measured
+        usage = envelope.usage  # a whole answer shows no first token: TTFT is not measured
+        self.account.usage = UNKNOWN_USAGE if usage is None else usage.counted()
         rewrite = (self.request.rewrites or {}).get(self.account.pool or "")
         if rewrite is not None and rewrite.echo is not None:
             body = without_echo(body, rewrite.echo)

@@ -3,6 +3,7 @@
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.gateway.endpoints.load import Claim
 from headrace.gateway.forwarding.delivery import Delivery
+from headrace.gateway.forwarding.phase import ENDED
 from headrace.gateway.forwarding.tending import tend
 
 ASLEEP_S = 1.0
@@ -27,8 +28,9 @@ class Dispatcher:
         delivery.hold()
 
     def forget(self, delivery: Delivery) -> None:
-        """A delivery is over."""
-        self._active.discard(delivery)
+        """A delivery has ended; what is left of its engine's answer is still watched."""
+        if delivery.phase is ENDED:
+            self._active.discard(delivery)
 
     def sweep(self, now_mono_s: float) -> None:
         """Let every delivery look at its clocks, unless the process was kept from running: what came meanwhile has not

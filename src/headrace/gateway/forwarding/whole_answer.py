@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 
-from headrace.domain.usage import UNKNOWN_USAGE, TokenUsage
 from headrace.gateway.forwarding.streams.watch import FAILED_REASONS, Usage, aborted
 
 _NULL = msgspec.Raw(b"null")
@@ -35,10 +34,6 @@ class Envelope(msgspec.Struct):
             if choice.finish_reason in FAILED_REASONS:
                 return aborted(choice.finish_reason)
         return None
-
-    @property
-    def counted_usage(self) -> TokenUsage:
-        return self.usage.counted() if self.usage else UNKNOWN_USAGE
 
 
 _decode = msgspec.json.Decoder(Envelope).decode

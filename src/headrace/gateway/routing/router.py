@@ -1,6 +1,7 @@
 """Chooses an endpoint for an attempt: usable ones of the model's pools, not tried yet, the one that answers soonest."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from headrace.declaration.routing_plan import RoutingPlan
 from headrace.domain.endpoint import EndpointState
@@ -17,6 +18,17 @@ from headrace.gateway.routing.placer import Placement, Placer
 from headrace.gateway.routing.view import explain_choice
 
 
+@dataclass(slots=True, eq=False)
+class Group:
+    """Where requests go that are alike in model, path and regions; its endpoints as the directory had them."""
+
+    pools: tuple[str, ...]
+    rules: PoolRules | None
+    endpoints: tuple[Endpoint, ...] = ()
+    version: int = -1
+    """Of the directory."""
+
+
 class Router:
     """Routes by one gateway plan; endpoint states are read at each choice. Concurrency: event loop only."""
 
@@ -28,7 +40,8 @@ class Router:
         plans: Mapping[str, RoutingPlan],
     ) -> None:
         self._directory = directory
-        self._pools: dict[tuple[str, bytes, frozenset[str] | None], tuple[str, ...]] = {}
+        self._groups: dict[tuple[str, bytes, frozenset[str] | None], Group] = {}
+        """By model, path and regions."""
         self._models = models
         self._placer = placer
         self._plans = plans
@@ -130,7 +143,7 @@ class Router:
             return None
         if request.requested_model in self._rules:
             return None
-        return self._pools_of(request)
+        return self._group_of(request).pools
 
     def has_other(self, request: InferenceRequest, tried: tuple[Endpoint, ...]) -> bool:
         """Whether an endpoint that was not tried yet is usable."""
@@ -140,14 +153,13 @@ class Router:
         """Whether any pool can answer."""
         return any(endpoint.is_usable for endpoint in self._directory)
 
-    def _candidates(self, request: InferenceRequest) -> list[Endpoint] | tuple[Endpoint, ...]:
-        pools = self._pools_of(request)
-        if len(pools) == 1:
-            found = self._directory.of_pool(pools[0])
-        else:
-            found = [endpoint for pool in pools for endpoint in self._directory.of_pool(pool)]
-        if request.requested_model in self._rules and request.pinned_endpoint is None:
-            found = self._by_rules(self._rules[request.requested_model], request, pools)
+    def _candidates(self, request: InferenceRequest) -> Sequence[Endpoint]:
+        group = self._groups.get((request.requested_model, request.path, request.regions))
+        if group is None or group.version != self._directory.version:
+            group = self._group_of(request)
+        found = group.endpoints
+        if group.rules is not None and request.pinned_endpoint is None:
+            found = self._by_rules(group.rules, request, group.pools)
         if request.rewrites is not None:
             found = [endpoint for endpoint in found if endpoint.plan.name in request.rewrites]
         if request.pinned_endpoint is not None:
@@ -170,14 +182,18 @@ class Router:
         raw = request.fields.get(self._plans[request.requested_model].session_field)
         return None if raw is None else hash_of(bytes(raw).decode("utf-8", "replace"))
 
-    def _pools_of(self, request: InferenceRequest) -> tuple[str, ...]:
-        regions = request.regions
-        key = (request.requested_model, request.path, regions)
-        pools = self._pools.get(key)
-        if pools is None:
-            served = self._models[request.requested_model].pools_for(request.path.decode("ascii"))
-            pools = self._pools[key] = tuple(pool.name for pool in served if regions is None or pool.region in regions)
-        return pools
+    def _group_of(self, request: InferenceRequest) -> Group:
+        model, regions = request.requested_model, request.regions
+        key = (model, request.path, regions)
+        group = self._groups.get(key)
+        if group is None:
+            served = self._models[model].pools_for(request.path.decode("ascii"))
+            pools = tuple(pool.name for pool in served if regions is None or pool.region in regions)
+            group = self._groups[key] = Group(pools, self._rules.get(model))
+        if group.version != self._directory.version:
+            group.version = self._directory.version
+            group.endpoints = tuple(one for pool in group.pools for one in self._directory.of_pool(pool))
+        return group
 
     def _nothing_ready(self, request: InferenceRequest) -> RequestError:
         candidates = tuple(self._candidates(request))

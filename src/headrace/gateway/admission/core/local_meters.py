@@ -156,7 +156,8 @@ class SlotMeter(LocalMeter):
     charge = take
 
     def give_back(self, amount: int, taken_mono_s: float, now_mono_s: float) -> None:
-        self._in_use -= min(amount, self._in_use)
+        in_use = self._in_use - amount
+        self._in_use = in_use if in_use > 0 else 0
         self._hold_s += HOLD_WEIGHT * (now_mono_s - taken_mono_s - self._hold_s)
 
     def used(self, now_mono_s: float) -> int:

@@ -93,23 +93,19 @@ def _first_byte(old: Shape | None, new: Shape | None) -> tuple[int, int]:
 
 
 def _mark_at(old: Shape | None, new: Shape | None, offset: int, grain: int) -> Mark | None:
-    """The first time, id or number in the block that begins at the same byte in both; all before it is equal."""
+    """The time, id or number in which the difference begins: all that precedes it is equal, and it is not."""
     if old is None or new is None:
         return None
-    starts = {mark[0]: mark for mark in old.marks}
-    best: Mark | None = None
-    for start, end, kind in new.marks:
-        twin = starts.get(start)
-        if twin is None or max(end, twin[1]) <= offset or start >= offset + grain:
+    twins = {mark[0]: (mark, hashes) for mark, hashes in zip(old.marks, old.mark_hashes, strict=True)}
+    for (start, end, kind), (precedes, own) in zip(new.marks, new.mark_hashes, strict=True):
+        twin = twins.get(start)
+        if twin is None or start >= offset + grain:
             continue
-        mark = (start, max(end, twin[1]), kind if kind is twin[2] else _stronger(kind, twin[2]))
-        if best is None or (best[2] is MarkKind.NUMBER and kind is not MarkKind.NUMBER):
-            best = mark
-    return best
-
-
-def _stronger(one: MarkKind, other: MarkKind) -> MarkKind:
-    return other if one is MarkKind.NUMBER else one
+        (_, other_end, other_kind), (other_precedes, other_own) = twin
+        if max(end, other_end) <= offset or own == other_own or (start >= offset and precedes != other_precedes):
+            continue
+        return start, max(end, other_end), other_kind if kind is MarkKind.NUMBER else kind
+    return None
 
 
 def _cause(before: Fingerprint, after: Fingerprint, at: int, mark: Mark | None) -> MissCause:

@@ -5,6 +5,7 @@ against them. Segments that several prompts have in common are kept once, and ar
 """
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -28,7 +29,7 @@ LEAST_CHUNK_BYTES = 24
 """Chunks end where lines and sentences do, so that text that only moved is found again."""
 SHAPE_BYTES = 400
 """What a shape takes beside its blocks, marks and chunks, in this Python. Measured with sys.getsizeof."""
-MARK_BYTES, CHUNK_BYTES = 120, 100
+MARK_BYTES, CHUNK_BYTES = 250, 100
 
 
 def _edges() -> tuple[int, ...]:
@@ -40,6 +41,13 @@ def _edges() -> tuple[int, ...]:
 
 
 EDGES = _edges()
+
+
+def block_start(byte: int) -> int:
+    """Where the block of a byte begins."""
+    return EDGES[bisect_right(EDGES, byte) - 1]
+
+
 _WHITE_SPACE = b" \t\r\n\v\f"
 
 
@@ -57,6 +65,8 @@ class Shape:
     """Of JSON with its keys in order; of text the same as `exact`."""
     blocks: "array[int]"
     marks: tuple[Mark, ...]
+    mark_hashes: tuple[tuple[int, int], ...]
+    """Of each mark, what precedes it in its block, and itself."""
     chunks: tuple[tuple[int, int], ...]
     """Hash and length of its sentences and lines, unordered: what it has in common with another."""
 
@@ -127,6 +137,10 @@ class FingerprintMaker:
             ordered=ordered,
             blocks=self._blocks(text),
             marks=marks,
+            mark_hashes=tuple(
+                (self.hash_of(text[block_start(start) : start]), self.hash_of(text[start:end]))
+                for start, end, _ in marks
+            ),
             chunks=self._chunks(text),
         )
 

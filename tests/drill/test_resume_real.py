@@ -23,8 +23,8 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(1800)]
 KILLS = int(os.environ.get("HEADRACE_DRILL_KILLS", "1"))
 STREAMS = int(os.environ.get("HEADRACE_DRILL_STREAMS", "4"))
 TOKENS = 48
-AT_ONCE = 7
-"""Streams that speak when an engine is killed, or all where there are fewer: two engines have eight places."""
+AT_ONCE = 6
+"""Streams that speak when an engine is killed, or half where there are fewer: two engines have eight places."""
 ASKED_ALONE = 4
 """Streams of each kill whose rest is compared with what the engine says alone."""
 TOPICS = ("rain", "bread", "a mill", "the sea", "an old clock", "a road", "snow", "a garden")
@@ -78,7 +78,7 @@ async def test_streams_outlive_a_killed_llamacpp(tmp_path: Path) -> None:
             for kill in range(KILLS):
                 streams = [ToldStream(body(number)) for number in range(STREAMS)]
                 reading = asyncio.gather(*(stream.read(gateway.port, gateway.key) for stream in streams))
-                await until(lambda told=streams: speaking(told) >= min(STREAMS, AT_ONCE), 120)
+                await until(lambda told=streams: speaking(told) >= min(STREAMS // 2, AT_ONCE), 120)
                 in_flight = {one.endpoint: one.in_flight for one in (await gateway.status()).endpoints}
                 victim = max(engines, key=lambda engine: in_flight[f"p/127.0.0.1:{engine.port}"])
                 survivor = engines[victim is engines[0]]

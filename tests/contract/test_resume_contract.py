@@ -7,7 +7,7 @@ import pytest
 from tests.fixtures.engine import RunningEngine
 from tests.harness.cutting_proxy import CuttingProxy
 from tests.harness.running_gateway import RunningGateway, declare, remote_pool
-from tests.harness.told_stream import ToldStream
+from tests.harness.told_stream import ToldStream, text_in
 
 pytestmark = pytest.mark.engine
 
@@ -34,6 +34,8 @@ async def test_a_cut_stream_of_llamacpp_is_the_undisturbed_one(
                 proxy.cut_after_events = cut
                 stream = await ToldStream(body).read(gateway.port, gateway.key, path)
                 assert proxy.cuts == count
+                assert stream.text.startswith(text_in(proxy.passed))
+                assert await gateway.metric('headrace_resumes_total{cause="died",model="m"}') == count
                 assert stream.error is None
                 assert stream.text == undisturbed.text, f"cut after {cut} events"
                 assert stream.reasons == undisturbed.reasons

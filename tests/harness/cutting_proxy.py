@@ -64,6 +64,8 @@ class CuttingProxy:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         events, passed = 0, b""
         while data := await reader.read(65536):
+            if data.startswith(b"HTTP/1.1 "):  # the next answer on the same connection
+                events, passed = 0, b""
             is_stream = b"data: " in data
             events += data.count(b"\n\n")
             limit = self.cut_after_events

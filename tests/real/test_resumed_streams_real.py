@@ -79,6 +79,7 @@ async def test_a_cut_stream_goes_on_exactly(running: RealEngine, tmp_path: Path,
                 proxy.cut_after_events = cut
                 stream = await ToldStream(body).read(gateway.port, gateway.key, path)
                 assert proxy.cuts == count
+                assert await gateway.metric('headrace_resumes_total{cause="died",model="m"}') == count
                 assert stream.is_whole, stream.error
                 assert stream.roles == undisturbed.roles
                 begun = text_in(proxy.passed)

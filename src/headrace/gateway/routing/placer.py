@@ -16,7 +16,7 @@ from headrace.domain.usage import TokenUsage
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.routing.core.candidate import Candidate, Claim, PoolSpeed
 from headrace.gateway.routing.core.chain import EDGES, PromptChain, chain_of, seed_of
-from headrace.gateway.routing.core.decision import Ask, Decision, Policy, decide
+from headrace.gateway.routing.core.decision import Ask, Decision, Fleet, Policy, decide, fleet_of
 from headrace.gateway.routing.core.prefix_index import PrefixIndex
 from headrace.gateway.routing.core.tallies import FAMILY_BLOCKS, Tallies
 from headrace.gateway.routing.miss_watch import MissWatch
@@ -40,6 +40,10 @@ class ModelPlacing:
     policy: Policy
     bytes_per_token: float = FIRST_BYTES_PER_TOKEN
     output_tokens: float = FIRST_OUTPUT_TOKENS
+    endpoints: Sequence[Endpoint] | None = None
+    """Those that the last request could choose from, mostly the same ones: their candidates are known already."""
+    candidates: Sequence[Candidate] = ()
+    fleet: Fleet | None = None
 
     def learn(self, prompt_bytes: int, usage: TokenUsage) -> None:
         if usage.input_tokens and prompt_bytes:
@@ -175,6 +179,7 @@ class Placer:
         for endpoint, candidate in list(self._candidates.items()):
             if endpoint not in current:
                 del self._candidates[endpoint]
+                self._forget_fleets()
                 self.index.retire(candidate.shelf)
                 self._endpoints.pop(candidate.bit, None)
                 continue
@@ -198,8 +203,14 @@ class Placer:
     def candidate_of(self, endpoint: Endpoint) -> Candidate | None:
         return self._candidates.get(endpoint)
 
+    def _forget_fleets(self) -> None:
+        """A candidate has another bit now, or none."""
+        for model in self._models.values():
+            model.endpoints = model.fleet = None
+
     def _restarted(self, endpoint: Endpoint, candidate: Candidate) -> None:
         """Its KV memory is empty now; how fast it is, it will be again."""
+        self._forget_fleets()
         self._endpoints.pop(candidate.bit, None)
         plan = self._models[endpoint.plan.model].plan if endpoint.plan.model in self._models else None
         shelf = self.index.new_shelf(
@@ -214,9 +225,12 @@ class Placer:
         self, request: InferenceRequest, placing: Placing, endpoints: Sequence[Endpoint], *, explains: bool
     ) -> Decision:
         self._turn += 1
-        known = self._candidates
-        candidates = [known.get(endpoint) or self._meet(endpoint, placing.model) for endpoint in endpoints]
-        output_tokens = placing.model.output_tokens
+        model = placing.model
+        if model.endpoints is not endpoints:
+            known = self._candidates
+            model.candidates = [known.get(endpoint) or self._meet(endpoint, model) for endpoint in endpoints]
+            model.endpoints, model.fleet = endpoints, fleet_of(model.candidates)
+        output_tokens = model.output_tokens
         limit_tokens = request.output_limit_tokens
         ask = Ask(
             input_tokens=placing.input_tokens,
@@ -227,7 +241,7 @@ class Placer:
             turn=self._turn,
             now_mono_s=monotonic(),
         )
-        return decide(ask, candidates, placing.model.policy, self.index, explains=explains)
+        return decide(ask, model.candidates, model.policy, self.index, fleet=model.fleet, explains=explains)
 
     def _placing_of(self, request: InferenceRequest, endpoints: Sequence[Endpoint]) -> Placing:
         placing = request.placing

@@ -7,6 +7,7 @@ from typing import cast
 
 from headrace.declaration.routing_plan import RoutingPlan
 from headrace.gateway.routing.core.decision import Policy, Scorer, Weighted
+from headrace.gateway.routing.core.usual_costs import mix_of
 
 _SCORERS = "headrace.gateway.routing.core.scorers"
 SCORERS: Mapping[str, str] = MappingProxyType(
@@ -31,6 +32,8 @@ def make_scorer(kind: str) -> Scorer:
 
 def make_policy(plan: RoutingPlan) -> Policy:
     """One model's policy."""
+    usual = mix_of([(scorer.kind, scorer.weight) for scorer in plan.scorers])
+    usual_offline = mix_of([(scorer.kind, scorer.offline_weight) for scorer in plan.scorers])
     return Policy(
         scorers=tuple(
             Weighted(scorer=make_scorer(scorer.kind), weight=scorer.weight, offline_weight=scorer.offline_weight)
@@ -39,5 +42,6 @@ def make_policy(plan: RoutingPlan) -> Policy:
         brake_factor=plan.brake_factor,
         sample_above=plan.sample_above,
         uses_prefixes=plan.uses_prefixes,
+        usual=None if usual is None or usual_offline is None else (usual, usual_offline),
         has_sessions=any(scorer.kind == "session-affinity" for scorer in plan.scorers),
     )

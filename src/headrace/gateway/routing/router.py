@@ -61,9 +61,7 @@ class Router:
         candidates = self._candidates(request)
         if len(candidates) == 1 and candidates[0].is_usable:
             return candidates[0]
-        usable = [endpoint for endpoint in candidates if endpoint.is_usable] or [
-            endpoint for endpoint in candidates if endpoint.is_last_resort
-        ]
+        usable = _usable(candidates)
         fresh = [endpoint for endpoint in usable if endpoint not in tried] if tried else usable
         if not usable:
             raise self._nothing_ready(request)
@@ -123,9 +121,7 @@ class Router:
         Raises: RequestError NO_READY_ENDPOINT where nothing could be chosen, room or not.
         """
         candidates = self._candidates(request)
-        usable = [endpoint for endpoint in candidates if endpoint.is_usable] or [
-            endpoint for endpoint in candidates if endpoint.is_last_resort
-        ]
+        usable = _usable(candidates)
         if not usable:
             raise self._nothing_ready(request)
         with_room = [endpoint for endpoint in usable if has_room(endpoint)]
@@ -205,6 +201,18 @@ class Router:
             + "; operators: headrace status"
         )
         return RequestError(ErrorCode.NO_READY_ENDPOINT, message)
+
+
+def _usable(candidates: Sequence[Endpoint]) -> Sequence[Endpoint]:
+    """Those that are, itself where all are; in need, the ejected ones."""
+    for endpoint in candidates:
+        if not endpoint.is_usable:
+            break
+    else:
+        return candidates
+    return [endpoint for endpoint in candidates if endpoint.is_usable] or [
+        endpoint for endpoint in candidates if endpoint.is_last_resort
+    ]
 
 
 def _left_out(endpoint: Endpoint, reason: str) -> CandidateView:

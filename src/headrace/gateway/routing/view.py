@@ -57,7 +57,7 @@ def explain_choice(
                 uncached_tokens=round(uncached),
                 speed_factor=round(candidate.factor, 3),
                 cost_s=decision.totals[place],
-                parts_s={kind: costs[place] for kind, costs in decision.parts.items()},
+                parts_s={kind: costs[place] for kind, costs in (decision.parts or {}).items()},
             )
         )
     rows.sort(key=lambda row: (row.outcome != "picked", row.cost_s is None, row.cost_s or 0.0))

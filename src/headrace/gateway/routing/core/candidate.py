@@ -151,13 +151,14 @@ class Candidate:
     def ahead_tokens(self, now_mono_s: float) -> float:
         """Work still to be done before a new one gets its turn: what is queued, less what was surely
         done since the last first token."""
-        if self.unseen:
+        unseen = self.unseen
+        if unseen and (unseen[0][0] <= now_mono_s or unseen[0][1].is_over):
             self._pass_unseen(now_mono_s)
         queued = self.prefill_tokens
         if queued <= 0.0:
             return 0.0
         done = (now_mono_s - self.head_mono_s) / (self.pool.ttft.slope * self.factor)
-        return max(0.0, queued - done) if done < 0.5 * queued else 0.5 * queued
+        return queued - done if done < 0.5 * queued else 0.5 * queued
 
     def claim(
         self,
@@ -170,15 +171,16 @@ class Candidate:
         shows_first_token: bool = True,
     ) -> Claim:
         """An attempt is sent here, of whose prompt `held_tokens` are believed to be cached."""
-        uncached = max(1.0, input_tokens - held_tokens * self.trust)
-        work = prefill_work(uncached, input_tokens)
+        uncached = input_tokens - held_tokens * self.trust
+        work = prefill_work(uncached if uncached > 1.0 else 1.0, input_tokens)
+        ahead = self.ahead_tokens(now_mono_s) if self.prefill_tokens else 0.0
         claim = Claim(
             candidate=self,
             chain=chain,
             input_tokens=input_tokens,
             work_tokens=work,
             expected_cached_tokens=held_tokens,
-            ahead_tokens=self.ahead_tokens(now_mono_s),
+            ahead_tokens=ahead,
             running_before=self.running,
             claimed_mono_s=now_mono_s,
             shelf=self.shelf,
@@ -190,7 +192,8 @@ class Candidate:
         self.in_flight += 1
         self.claims += 1
         if not shows_first_token:
-            self.unseen.append((now_mono_s + self.factor * self.pool.ttft.predict(claim.ahead_tokens + work), claim))
+            line = self.pool.ttft
+            self.unseen.append((now_mono_s + self.factor * (line.fixed + line.slope * (ahead + work)), claim))
         return claim
 
     def first_token(self, claim: Claim, now_mono_s: float) -> None:

@@ -6,13 +6,14 @@ same whatever the others cost.)
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from headrace.domain.request import RequestClass
 from headrace.gateway.routing.core.candidate import ATTENTION_TOKENS, Candidate, prefill_work
 from headrace.gateway.routing.core.chain import PromptChain
 from headrace.gateway.routing.core.prefix_index import NO_MATCHES, Matches, PrefixIndex
+from headrace.gateway.routing.core.usual_costs import Mix, usual_totals
 
 MASK = 0xFFFFFFFFFFFFFFFF
 MIX = 0xD6E8FEB86659FD93
@@ -85,6 +86,8 @@ class Policy:
     """Requests in flight at one endpoint, as a share of the mean, above which it gets no more."""
     sample_above: int = 64
     uses_prefixes: bool = True
+    usual: tuple[Mix, Mix] | None = None
+    """Where `scorers` are all of the usual ones: their weights, and those for offline requests."""
     has_sessions: bool = False
     """A scorer looks at the session."""
 
@@ -97,10 +100,10 @@ class Decision:
     held_tokens: float
     """Of the prompt's tokens, those that the index believes to be cached there."""
     view: View | None = None
-    braked: list[Candidate] = field(default_factory=list[Candidate])
-    parts: Mapping[str, list[float]] = field(default_factory=dict[str, list[float]])
-    """Weighted seconds by scorer, in the view's order."""
-    totals: list[float] = field(default_factory=list[float])
+    braked: Sequence[Candidate] = ()
+    parts: Mapping[str, list[float]] | None = None
+    """Where it was to be explained: weighted seconds by scorer, in the view's order."""
+    totals: Sequence[float] = ()
     unsampled: int = 0
 
 
@@ -137,25 +140,39 @@ def decide(
     chain = ask.chain
     matches = NO_MATCHES
     if chain is not None and chain.names and policy.uses_prefixes:
-        among = 0 if fleet is None else fleet.bits
-        if fleet is None:
-            for candidate in candidates:
-                among |= candidate.bit
-        matches = index.match(chain, among)
+        matches = index.match(chain, _bits_of(candidates) if fleet is None else fleet.bits)
     looked_at = _sample(ask, candidates, fleet, matches) if is_large and fleet is not None else candidates
     kept = looked_at if policy.brake_factor is None else _below_brake(looked_at, candidates, policy.brake_factor)
-    view = _view(ask, kept, matches)
-    totals, parts = _cost(view, policy, explains=explains)
-    place = _lowest(view, totals, matches)
-    picked = kept[place]
-    if not explains:
-        picked.last_turn = ask.turn
-    decision = Decision(picked=picked, held_tokens=_held_tokens(ask, matches.held.get(picked.bit, 0)))
+    held, view, parts = matches.held, None, None
+    if explains or policy.usual is None:
+        view = _view(ask, kept, matches)
+        totals, parts = _cost(view, policy, explains=explains)
+    else:
+        totals = usual_totals(
+            kept,
+            policy.usual[ask.request_class is RequestClass.OFFLINE],
+            held=held,
+            input_tokens=ask.input_tokens,
+            tokens_per_unit=ask.input_tokens / max(1, chain.length) if held and chain is not None else 0.0,
+            output_tokens=ask.output_tokens,
+            now_mono_s=ask.now_mono_s,
+        )
+    picked = kept[_lowest(kept, totals, matches)]
+    decision = Decision(picked=picked, held_tokens=_held_tokens(ask, held[picked.bit]) if picked.bit in held else 0.0)
     if explains:
         decision.view, decision.parts, decision.totals = view, parts, totals
         decision.braked = [candidate for candidate in looked_at if candidate not in kept]
         decision.unsampled = len(candidates) - len(looked_at)
+    else:
+        picked.last_turn = ask.turn
     return decision
+
+
+def _bits_of(candidates: Sequence[Candidate]) -> int:
+    bits = 0
+    for candidate in candidates:
+        bits |= candidate.bit
+    return bits
 
 
 def _view(ask: Ask, candidates: Sequence[Candidate], matches: Matches) -> View:
@@ -199,34 +216,39 @@ def _cost(view: View, policy: Policy, *, explains: bool) -> tuple[list[float], d
     return totals or [0.0] * len(view.candidates), parts
 
 
-def _lowest(view: View, totals: list[float], matches: Matches) -> int:
+def _lowest(candidates: Sequence[Candidate], totals: list[float], matches: Matches) -> int:
     """Return the place of the lowest cost. Among nearly equal ones workers that have learned nothing yet agree by the
     first block that nobody holds; what is held by all, or too short to have blocks, goes to whoever waited longest:
     regular arrivals keep prompts from meeting in one engine."""
-    count = len(totals)
-    if count == 1:
+    if len(totals) == 1:
         return 0
     lowest = min(totals)
     bound = lowest + max(NEAR_S, abs(lowest) * NEAR_RATIO)
-    near = [place for place in range(count) if totals[place] <= bound]
-    if len(near) == 1:
-        return near[0]
-    name = matches.fresh_name
-    if name:
-        candidates = view.candidates
-        return max(near, key=lambda place: ((candidates[place].seed ^ name) * MIX) & MASK)
-    return min(near, key=lambda place: view.candidates[place].last_turn)
+    name, best, best_rank = matches.fresh_name, -1, 0
+    for place, total in enumerate(totals):  # plain loops, as everywhere on this path: a call costs more than a turn
+        if total > bound:
+            continue
+        candidate = candidates[place]
+        rank = (candidate.seed ^ name) * MIX & MASK if name else -candidate.last_turn
+        if best < 0 or rank > best_rank:
+            best, best_rank = place, rank
+    return best
 
 
 def _below_brake(looked_at: Sequence[Candidate], fleet: Sequence[Candidate], ratio: float) -> Sequence[Candidate]:
     """Leave out what has far more in flight than the mean of the fleet (of what is looked at, where that is a sample:
     adding up a large fleet costs more than it tells)."""
-    loads = [candidate.in_flight + candidate.foreign for candidate in looked_at]
-    mean = sum(loads) / len(loads)
+    all_loads = highest = 0
+    for candidate in looked_at:
+        load = candidate.in_flight + candidate.foreign
+        all_loads += load
+        if load > highest:
+            highest = load
+    mean = all_loads / len(looked_at)
     bound = max(mean * ratio, mean + BRAKE_SLACK) if len(looked_at) == len(fleet) else (mean + 1.0) * ratio * 1.5
-    if max(loads) <= bound:
+    if highest <= bound:
         return looked_at
-    return [candidate for candidate, load in zip(looked_at, loads, strict=True) if load <= bound]
+    return [candidate for candidate in looked_at if candidate.in_flight + candidate.foreign <= bound]
 
 
 def _sample(ask: Ask, candidates: Sequence[Candidate], fleet: Fleet, matches: Matches) -> list[Candidate]:
@@ -252,4 +274,4 @@ def _sample(ask: Ask, candidates: Sequence[Candidate], fleet: Fleet, matches: Ma
 
 def _held_tokens(ask: Ask, held: int) -> float:
     chain = ask.chain
-    return held * ask.input_tokens / max(1, chain.length) if held and chain is not None else 0.0
+    return held * ask.input_tokens / max(1, chain.length) if chain is not None else 0.0

@@ -5,7 +5,6 @@ the order in which the engine would evict them, bounded by what its KV memory ho
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from headrace.gateway.routing.core.chain import PromptChain
@@ -26,9 +25,9 @@ class Shelf:
         return f"Shelf(bit {self.bit.bit_length() - 1}, {len(self.sizes)} blocks, {self.held}/{self.capacity:.0f})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Matches:
-    """What the candidates hold of one prompt."""
+    """What the candidates hold of one prompt. Not changed afterwards; frozen, it would cost three times as much."""
 
     held: dict[int, int]
     """By the endpoint's bit, how much of the prompt's beginning; those that hold nothing are left out."""
@@ -87,9 +86,11 @@ class PrefixIndex:
         for name in chain.names:
             still = holders.get(name, 0) & alive
             if still != alive:
-                if depth:
-                    for bit in _bits(alive ^ still):
-                        held[bit] = ends[depth - 1]
+                lost = alive ^ still if depth else 0
+                while lost:
+                    bit = lost & -lost
+                    held[bit] = ends[depth - 1]
+                    lost ^= bit
                 if not still:
                     fresh_name = name
                     break
@@ -97,8 +98,10 @@ class PrefixIndex:
             depth += 1
         if depth:
             deepest = alive
-            for bit in _bits(alive):
+            while alive:
+                bit = alive & -alive
                 held[bit] = ends[depth - 1]
+                alive ^= bit
         return Matches(held, deepest, fresh_name)
 
     def place(self, shelf: Shelf, chain: PromptChain) -> list[int]:
@@ -153,10 +156,3 @@ class PrefixIndex:
             holders[name] = left
         else:
             holders.pop(name, None)
-
-
-def _bits(mask: int) -> Iterator[int]:
-    while mask:
-        bit = mask & -mask
-        yield bit
-        mask ^= bit

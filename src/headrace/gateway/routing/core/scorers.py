@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from xxhash import xxh3_64_intdigest
 
 from headrace.gateway.routing.core.decision import View
+from headrace.gateway.routing.core.usual_costs import INTERFERENCE_RATIO
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +32,6 @@ class PrefillWorkScorer:
 
     def costs(self, view: View) -> list[float]:
         return [pace_s * work for pace_s, work in zip(view.paces_s, view.work_tokens, strict=True)]
-
-
-INTERFERENCE_RATIO = 0.2
-"""How much of a prompt's time those who generate beside it lose: engines mix prompts into steps. Chosen by rehearsing
-8 replicas on a chat trace at 70 and 95 % load, as the weights of the default policy."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,6 +150,7 @@ def test_an_explanation_adds_up() -> None:
     fleet.send(fleet.ask(1, 2, 3))
     decision = decide(fleet.ask(1, 2, 3, 4), fleet.candidates, DEFAULT, fleet.index, explains=True)
     assert decision.view is not None
+    assert decision.parts is not None
     assert set(decision.parts) == {"predicted-ttft", "prefill-work", "decode-slowdown"}
     for place, total in enumerate(decision.totals):
         assert total == pytest.approx(sum(costs[place] for costs in decision.parts.values()))

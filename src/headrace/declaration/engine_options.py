@@ -4,12 +4,14 @@ Each driver's `launch.py` says what becomes of them. An option at its default is
 holds. An option that an engine lacks is an error (`engines/declared.py`), never dropped.
 """
 
+import re
 from typing import Literal, Self
 
 from pydantic import Field, field_serializer, field_validator, model_validator
 
 from headrace.declaration.shape import HIDDEN, PATH, SECRET_NAMES, Name, Section, is_secret_name
 
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 EMBEDDED_SEQUENCES = 4
 EMBEDDED_BATCHED_TOKENS = 128
 """What llama.cpp gets where the pool declares neither. Source: docs/decisions/0006; small steps keep streams smooth on
@@ -224,7 +226,7 @@ class Runtime(Section):
     @classmethod
     def _names_of_variables(cls, value: dict[str, str]) -> dict[str, str]:
         for name in value:
-            if not name or "=" in name or any(char.isspace() for char in name):
+            if _VARIABLE.fullmatch(name) is None:  # shells, units and manifests take no other, or run them
                 raise ValueError(f'"{name}" is not the name of an environment variable')
         return value
 

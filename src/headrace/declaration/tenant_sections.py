@@ -1,8 +1,8 @@
 """Who calls and how much they may use: `organisations`, `tenants` and their projects, and `quota` for everybody."""
 
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from headrace.declaration.shape import Name, Section
 from headrace.domain.request import RequestClass
@@ -99,6 +99,10 @@ class Degrade(Section):
         return self
 
 
+ProjectName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$")]
+"""As Name, but without a slash: TENANT/PROJECT is one project and no other, whatever tenants are called."""
+
+
 class TenantSection(Allowance):
     """One team or application that calls."""
 
@@ -110,7 +114,7 @@ class TenantSection(Allowance):
         default=RequestClass.STANDARD, description="Class of requests that carry no x-headrace-class."
     )
     degrade: tuple[Degrade, ...] = Field(default=(), description="What to do before refusing, when a pool is full.")
-    projects: dict[Name, Project] = Field(default={}, description="Projects by name.")
+    projects: dict[ProjectName, Project] = Field(default={}, description="Projects by name.")
 
     @model_validator(mode="after")
     def _default_is_allowed(self) -> Self:

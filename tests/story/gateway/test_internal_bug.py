@@ -172,7 +172,7 @@ async def test_a_bug_within_a_stream_ends_it_in_band(tmp_path: Path) -> None:
 
 async def test_a_bug_in_a_retry_is_answered(tmp_path: Path) -> None:
     """A timer has nobody above it: the request that it belongs to still ends."""
-    async with planted("forwarding.delivery:Delivery._send", tmp_path) as scene:
+    async with planted("forwarding.delivery:Delivery._attempt", tmp_path) as scene:
         asked = asyncio.ensure_future(ask(scene.gateway.port, post(chat("script:hold"), scene.gateway.key)))
         await until_open(scene.engine)
         scene.arm()
@@ -182,6 +182,34 @@ async def test_a_bug_in_a_retry_is_answered(tmp_path: Path) -> None:
         assert_tells_nothing(answer.body)
         assert (await ask(scene.gateway.port, post(chat(), scene.gateway.key))).status == 200
         assert (await scene.gateway.wait_idle()).in_flight == 0
+
+
+async def test_a_bug_in_sending_anew_gives_the_place_back_once(tmp_path: Path) -> None:
+    """The engine had closed the connection that was used again: the attempt is over, whatever comes of the next."""
+    async with planted("forwarding.delivery:Delivery._attempt", tmp_path) as scene:
+        port, key = scene.gateway.port, scene.gateway.key
+        assert (await ask(port, post(chat(), key))).status == 200, "the connection to the engine is kept"
+        asked = asyncio.ensure_future(ask(port, post(chat("script:hold"), key)))
+        await until_open(scene.engine)
+        scene.arm()
+        scene.engine.cut()
+        answer = await asked
+        assert (answer.status, answer.code) == (500, "internal_bug")
+        assert (await ask(port, post(chat(), key))).status == 200
+        assert (await scene.gateway.wait_idle()).in_flight == 0
+
+
+@pytest.mark.parametrize("place", ["attempt_body", "attempt_head", "Claim"])
+async def test_a_bug_before_the_engine_is_asked_gives_the_place_back(place: str, tmp_path: Path) -> None:
+    """What admission has claimed at an endpoint is free again, also where nothing was sent there."""
+    place = f"forwarding.delivery:{place}"
+    async with planted(place, tmp_path, queue={"sequences": 1}) as scene:
+        port, key = scene.gateway.port, scene.gateway.key
+        scene.arm()
+        answers = [await ask(port, post(chat(), key)) for _ in range(3)]
+        assert [answer.status for answer in answers][-2:] == [200, 200]
+        status = await scene.gateway.wait_idle()
+        assert [endpoint.in_flight for endpoint in status.endpoints] == [0]
 
 
 async def test_a_bug_in_watching_the_clocks_stops_no_clock(tmp_path: Path) -> None:

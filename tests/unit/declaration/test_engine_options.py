@@ -25,6 +25,8 @@ from headrace.domain.endpoint import EngineKind
         {"runtime": {"env": {"A=B": "x"}}},
         {"runtime": {"env": {"A B": "x"}}},
         {"runtime": {"env": {"": "x"}}},
+        {"runtime": {"env": {"A;reboot;B": "x"}}},
+        {"runtime": {"env": {"$(reboot)": "x"}}},
     ],
 )
 def test_what_cannot_be_meant_is_refused(options: dict[str, Any]) -> None:

@@ -42,12 +42,9 @@ RESUME_PAUSE_S = 0.1
 """Between two looks for an endpoint to go on at, where none is ready. Chosen."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # with slots, as `Exchange`: its fields are set some twenty times a request
 class Delivery:
-    """Implements `AnswerReader` for the engine and `AnswerSource` for the caller. Concurrency: event loop only.
-
-    With slots, as `Exchange`: its fields are set some twenty times a request.
-    """
+    """Implements `AnswerReader` for the engine and `AnswerSource` for the caller. Concurrency: event loop only."""
 
     request: InferenceRequest
     exchange: Exchange
@@ -157,11 +154,11 @@ class Delivery:
         body = attempt_body(request, endpoint, account.caller) if resumption is None else resumption.body
         name = b"%d%b" % (account.attempts, b"b" if fresh else b"")
         head = attempt_head(request, endpoint, self.extra_lines, name, len(body))
+        placement = self.settings.candidates.placed(request, endpoint)
         claim, self.first_claim = self.first_claim, None
         if claim is None:
             had_tokens = 0 if resumption is None else resumption.had.tokens
             claim = Claim(endpoint, request.estimated_input_tokens + had_tokens)
-        placement = self.settings.candidates.placed(request, endpoint)
         self.attempt = Attempt(endpoint, claim, placement, now, endpoint.is_usable)
         endpoint.requests += 1
         self.phase = SENT
@@ -179,14 +176,16 @@ class Delivery:
                 self.settings.meters.count_cancel(attempt.endpoint.endpoint_id)
         if attempt is not None:
             attempt.leave()
+        claim, self.first_claim = self.first_claim, None
+        if claim is not None:  # a bug of ours came before it was used
+            claim.free()
 
     # --- the engine's side (AnswerReader)
 
     def answer_begun(self, status: int, headers: dict[bytes, bytes]) -> None:
         self.status = status
         self.last_block_mono_s = monotonic()
-        self.body = []
-        self.body_bytes = 0
+        self.body, self.body_bytes = [], 0
         if not 200 <= status < 300:
             self.phase = ERROR
         elif self.request.is_stream and headers.get(b"content-type", b"").startswith(b"text/event-stream"):
@@ -227,6 +226,7 @@ class Delivery:
         if self.phase is TAIL or attempt is None:
             self.phase = ENDED
         elif reason is LossReason.STALE:
+            self.attempt = None  # left once, whatever comes next
             attempt.leave()
             self._attempt(attempt.endpoint, fresh=True)
         else:
@@ -449,8 +449,7 @@ class Delivery:
             self.crashed(bug)
 
     def _start_over(self) -> None:
-        self.phase = PAUSE
-        self.stream = None
+        self.phase, self.stream = PAUSE, None
         self.account.output_events = 0
 
     def _fail(self, error: RequestError) -> None:

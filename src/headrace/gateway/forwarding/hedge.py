@@ -205,8 +205,8 @@ class Hedge:
         hedged.tried += (endpoint,)
         body = attempt_body(request, endpoint, account.caller)
         head = attempt_head(request, endpoint, hedged.extra_lines, b"%d" % account.attempts, len(body))
-        claim = Claim(endpoint, request.estimated_input_tokens)
         placement = hedged.settings.candidates.placed(request, endpoint)
+        claim = Claim(endpoint, request.estimated_input_tokens)
         self.attempt = Attempt(endpoint, claim, placement, now, endpoint.is_usable)
         endpoint.requests += 1
         self.sending = endpoint.connections.send(head, body, self)

@@ -73,7 +73,8 @@ def _count_images(node: Any) -> int:
         one = left.pop()
         if isinstance(one, dict):
             parts = cast("dict[str, Any]", one)
-            count += parts.get("type") in _IMAGE_TYPES
+            kind = parts.get("type")
+            count += isinstance(kind, str) and kind in _IMAGE_TYPES
             left += parts.values()
         elif isinstance(one, list):
             left += cast("list[Any]", one)

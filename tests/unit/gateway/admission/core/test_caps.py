@@ -57,6 +57,12 @@ def test_a_cap_lets_through_what_it_names_and_no_more(cap: RequestCaps, make: An
         check_caps(cap, request, choices)
 
 
+@pytest.mark.parametrize("kind", [["image"], {"a": 1}, None, 5, "text"])
+def test_a_part_of_no_known_type_is_no_image(kind: Any) -> None:
+    """Whatever callers write as a part's type: it is the engine's to refuse, and never a bug of ours."""
+    check_caps(RequestCaps(images=0), request_of(messages=[{"content": [{"type": kind}]}]), 1)
+
+
 def test_an_output_cap_counts_where_the_caller_gave_no_limit() -> None:
     """What will be put in as the limit is part of the context."""
     with pytest.raises(RequestError) as refused:

@@ -1,5 +1,6 @@
 """What all objects share: names, labels, quantities, and the file in which an object is written."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
@@ -147,6 +148,10 @@ def user_and_group(user: str) -> tuple[int, int]:
     return int(uid), int(gid or uid)
 
 
+_MEANS_SOMETHING = re.compile(r"\${2,}|\$(?=\()")
+"""Kubernetes takes $(NAME) for a reference and $$ for one dollar, wherever they stand."""
+
+
 def literal(text: str) -> str:
-    """Keep Kubernetes from expanding $(NAME) that is not meant as a reference."""
-    return text.replace("$(", "$$(")
+    """Keep Kubernetes from expanding what is not meant as a reference."""
+    return _MEANS_SOMETHING.sub(lambda found: found[0] * 2, text)

@@ -45,8 +45,17 @@ def quoted(word: str) -> str:
     """Quote one word: no specifier, no escape."""
     if word and all(char in PLAIN for char in word):
         return word
-    text = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("\n", "\\n").replace("\t", "\\t")
-    return f'"{text}"'
+    return '"' + "".join(map(_character, word)) + '"'
+
+
+ESCAPES = {"\\": "\\\\", '"': '\\"', "%": "%%", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
+
+def _character(char: str) -> str:
+    """Escape what means something, or ends the line: systemd ends lines at a carriage return, too."""
+    if char in ESCAPES:
+        return ESCAPES[char]
+    return f"\\x{ord(char):02x}" if ord(char) < 0x20 or ord(char) == 0x7F else char
 
 
 def _remark(text: str) -> list[str]:

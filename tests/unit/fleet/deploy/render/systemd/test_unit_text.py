@@ -17,6 +17,8 @@ from headrace.fleet.deploy.render.systemd.unit_text import Remark, argument, com
         ("a\\b", r'"a\\b"'),
         ("two\nlines", r'"two\nlines"'),
         ("it's", '"it\'s"'),
+        ("a\rExecStartPre=/bin/x", r'"a\rExecStartPre=/bin/x"'),
+        ("a\x1b\x0bb\x7f", r'"a\x1b\x0bb\x7f"'),
     ],
 )
 def test_a_word_is_quoted_where_it_must_be(word: str, expected: str) -> None:

@@ -142,7 +142,9 @@ class Endpoint:
 
     def probe_said_not_ready(self, reason: str) -> None:
         self.leaving_until_mono_s = 0.0  # what answers next is another process, or has made up its mind
-        if self.state is not EndpointState.EJECTED:
+        if self.nobody_listens:  # the process that failed is gone, and its ejection with it
+            self.failures_in_a_row = self._ejections = 0
+        if self.nobody_listens or self.state is not EndpointState.EJECTED:
             self._become(EndpointState.NOT_READY, reason)
 
     def engine_is_leaving(self, reason: str, now_mono_s: float) -> bool:

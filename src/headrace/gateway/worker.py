@@ -31,6 +31,7 @@ from headrace.gateway.accounting.account import Books
 from headrace.gateway.accounting.counters import Counters
 from headrace.gateway.accounting.exposition import EndpointSample, Exposition, WorkerSample
 from headrace.gateway.accounting.identity_exposition import IdentityCollector, IssuerSample
+from headrace.gateway.accounting.miss_exposition import MissCollector
 from headrace.gateway.accounting.queue_exposition import QueueCollector
 from headrace.gateway.accounting.quota_exposition import BudgetSample, QuotaCollector, QuotaSample
 from headrace.gateway.accounting.sharing_exposition import SharingCollector, SharingSample
@@ -120,7 +121,8 @@ class Worker:
         quotas = QuotaCollector(self._counters.tenants, self._sample_quota)
         sharing, queues = SharingCollector(self._sample_sharing), QueueCollector(self.queue_statuses)
         issuers = IdentityCollector(self._sample_issuers)
-        self._exposition = Exposition(self._counters, self._sample, quotas, sharing, queues, issuers)
+        misses = MissCollector(lambda: self._placer.misses.by_cause)
+        self._exposition = Exposition(self._counters, self._sample, quotas, sharing, queues, issuers, misses)
         self.head_arrived = self.pipeline.open  # the wire's Service: no method of ours in between
         self.request_arrived = self.pipeline.serve
         self.caller_left = self.pipeline.abandon

@@ -124,6 +124,14 @@ ENDPOINT_LOAD_AGE = _gauge(
     "seconds",
     "Age of the engine's own load figures; absent where there never were any.",
 )
+CACHE_MISSES = _counter(
+    "headrace_cache_misses_total", ("cause",), "requests",
+    "Requests of the examined sample that could have shared a cached prefix and did not; causes: docs/cache-misses.md.",
+)  # fmt: skip
+CACHE_MISS_TOKENS = _counter(
+    "headrace_cache_miss_tokens_total", ("cause",), "tokens",
+    "Tokens computed anew by them although an engine had computed them before; estimated.",
+)  # fmt: skip
 TOKENS = _counter(
     "headrace_tokens_total", ("model", "kind"), "tokens", "Tokens as engines counted them: input, cached_input, output."
 )
@@ -247,7 +255,8 @@ IDENTITY_FETCHES = _counter(
 
 METRICS: tuple[MetricSpec, ...] = (
     REQUESTS, TTFT, TPOT, ITL, E2E, QUEUE, QUEUE_WAITING, QUEUE_OLDEST, QUEUE_REFUSALS, QUEUE_DEGRADED,
-    QUEUE_WITHDRAWALS, ENDPOINT_PLACES, ENDPOINT_PREFILL, ENDPOINT_HELD, ENDPOINT_LOAD_AGE, TOKENS,
+    QUEUE_WITHDRAWALS, ENDPOINT_PLACES, ENDPOINT_PREFILL, ENDPOINT_HELD, ENDPOINT_LOAD_AGE, CACHE_MISSES,
+    CACHE_MISS_TOKENS, TOKENS,
     IN_FLIGHT, CONNECTIONS, RETRIES, FAILOVERS, RESUMES, UNRESUMED,
     RESUME_GAP, HEDGES, RETRY_BUDGET_REFUSALS,
     CANCELS, ENDPOINT_STATE, ENDPOINT_IN_FLIGHT, ENDPOINT_REQUESTS, ENDPOINT_FAILURES, JOURNAL_DROPPED, JOURNAL_PENDING,

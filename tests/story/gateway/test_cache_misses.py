@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +10,11 @@ from typing import Any
 
 import httpx
 import msgspec
-import pytest
 from tests.harness.running_gateway import RunningGateway, declare, new_key, remote_pool
 from tests.harness.simulated_engine import MODEL, serving, simulated
 
 from headrace.domain.miss_status import MissCause, MissRow, MissStatus
-from headrace.domain.worker import ReadMisses
+from headrace.domain.worker import ReadMetrics, ReadMisses
 from headrace.engines.simulated.service import Service
 
 Body = dict[str, Any]
@@ -38,12 +37,18 @@ def pool(*found: Service, **keys: Any) -> Body:
     return remote_pool(*urls, **{"engine": "vllm", "served_model": MODEL, **keys})
 
 
-async def ask(gateway: RunningGateway, bodies: Iterator[Body] | list[Body], key: str | None = None) -> None:
-    async with httpx.AsyncClient(base_url=gateway.url, timeout=30) as client:
-        client.headers["authorization"] = f"Bearer {key or gateway.key}"
-        for body in bodies:
-            answer = await client.post("/v1/chat/completions", json={"model": "m", "max_tokens": 2, **body})
-            assert answer.status_code == 200, answer.text
+async def ask(
+    gateway: RunningGateway, bodies: Iterable[Body], key: str | None = None, client: httpx.AsyncClient | None = None
+) -> None:
+    if client is None:
+        async with httpx.AsyncClient(base_url=gateway.url, timeout=30) as own:
+            return await ask(gateway, bodies, key, own)
+    for body in bodies:
+        sent = {"model": "m", "max_tokens": 2, **body}
+        headers = {"authorization": f"Bearer {key or gateway.key}"}
+        answer = await client.post("/v1/chat/completions", json=sent, headers=headers)
+        assert answer.status_code == 200, answer.text
+    return None
 
 
 async def misses(gateway: RunningGateway) -> MissStatus:
@@ -173,16 +178,26 @@ def check(row: MissRow, cause: MissCause, place: str, byte: int | None) -> None:
         assert row.byte_offset <= byte < row.byte_offset + row.grain_bytes
 
 
-@pytest.mark.parametrize("planted", PLANTED, ids=[cause.value for _, cause, _, _ in PLANTED])
-async def test_a_planted_divergence_is_named(tmp_path: Path, planted: Any) -> None:
-    """One thing that differs from request to request is named with its cause, message, field and byte."""
-    bodies, cause, place, byte = planted
-    async with engines(1) as found, RunningGateway(tmp_path, declare({"p": pool(*found)})) as gateway:
-        await gateway.wait_ready(endpoints=1)
-        await ask(gateway, bodies())
-        status = await misses(gateway)
-    assert [(row.cause, row.place) for row in status.rows] == [(cause, place)]
-    check(status.rows[0], cause, place, byte)
+async def test_planted_divergences_are_named(tmp_path: Path) -> None:
+    """Of each thing that differs from request to request, cause, message, field and byte are named, and nothing else.
+
+    Each is planted by a tenant of its own; the engine's cached tokens are what it truly found.
+    """
+    keys = {cause.value: new_key(cause.value) for _, cause, _, _ in PLANTED}
+    records = tuple(record for _, record in keys.values())
+    async with engines(1) as found:
+        declaration = declare({"p": pool(*found)}, tenants={name: {} for name in ("default", *keys)})
+        async with RunningGateway(tmp_path, declaration, keys=records) as gateway:
+            await gateway.wait_ready(endpoints=1)
+            for bodies, cause, _, _ in PLANTED:
+                await ask(gateway, bodies(), keys[cause.value][0])
+            status = await misses(gateway)
+            metrics = (await gateway.command(ReadMetrics())).text
+    rows = {row.tenant: row for row in status.rows}
+    assert len(rows) == len(status.rows) == len(PLANTED)
+    for _, cause, place, byte in PLANTED:
+        check(rows[cause.value], cause, place, byte)
+        assert f'headrace_cache_misses_total{{cause="{cause.value}"}} {rows[cause.value].requests}.0' in metrics
 
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "bdgklmnrst"]
@@ -280,8 +295,9 @@ async def test_a_healthy_mix_is_silent(tmp_path: Path) -> None:
         records = tuple(record for _, record in keys.values())
         async with RunningGateway(tmp_path, declaration, keys=records) as gateway:
             await gateway.wait_ready(endpoints=2)
-            for tenant, body in healthy(6):
-                await ask(gateway, [body], keys[tenant][0])
+            async with httpx.AsyncClient(base_url=gateway.url, timeout=30) as client:
+                for tenant, body in healthy(6):
+                    await ask(gateway, [body], keys[tenant][0], client)
             status = await misses(gateway)
     assert status.rows == ()
     assert status.answers == 150

@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.cache_misses.core.fingerprint import EDGES, LOOKED_BYTES, Fingerprint, Shape
+from headrace.cache_misses.core.fingerprint import CHUNKED_BYTES, EDGES, LOOKED_BYTES, Fingerprint, Shape
 from headrace.cache_misses.core.marks import Mark, MarkKind
 from headrace.cache_misses.core.segments import PROMPT_PARAMETERS, Place
 from headrace.domain.miss_status import MissCause
 
 LEAST_COMMON_RATIO = 0.5
-"""Of the shorter text: with so much in common, one is the other with something put in or changed. Chosen."""
+"""Of the shorter text's rest: with so much in common, one is the other with something put in or changed. Chosen."""
 LEAST_MOVED_BYTES = 64
 """A single message that is found again further on counts from this length on: `yes` is said often."""
 MARK_CAUSES = {
@@ -173,9 +173,10 @@ def _cause_of_messages(before: Fingerprint, after: Fingerprint, at: int, mark: M
         if _begins_later(old, new):
             return MissCause.MESSAGE_INSERTED
     follows = _common_at_same_place(old[1:], new[1:])
-    inside = common_chunk_bytes(old[0], new[0])
-    shorter = min(old[0].length_bytes, new[0].length_bytes)
-    is_reused = inside >= LEAST_COMMON_RATIO * min(shorter, 8192)
+    parting, _ = _first_byte(old[0], new[0])
+    inside = common_chunk_bytes(old[0], new[0], parting)
+    behind = min(old[0].length_bytes, new[0].length_bytes, CHUNKED_BYTES) - parting
+    is_reused = behind > 0 and inside >= LEAST_COMMON_RATIO * behind
     if mark is not None and (is_reused or follows) and mark[2] is not MarkKind.NUMBER:
         return MARK_CAUSES[mark[2]]
     if is_reused:
@@ -203,10 +204,10 @@ def _common_at_same_place(old: Sequence[Shape], new: Sequence[Shape]) -> bool:
     return any(mine.masked == theirs.masked for mine, theirs in zip(old, new, strict=False))
 
 
-def common_chunk_bytes(one: Shape, other: Shape) -> int:
-    """Bytes of the sentences and lines that both have."""
-    theirs = {name for name, _ in other.chunks}
-    return sum(length for name, length in one.chunks if name in theirs)
+def common_chunk_bytes(one: Shape, other: Shape, from_byte: int = 0) -> int:
+    """Bytes of the sentences and lines of `other` from a byte on that `one` has too."""
+    mine = {name: length for name, _, length in one.chunks}
+    return sum(min(length, mine.get(name, 0)) for name, start, length in other.chunks if start >= from_byte)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,11 +238,12 @@ def common_content(before: Fingerprint, after: Fingerprint) -> CommonContent:
             unmatched.append(shape)
     rest = [shape for shape in old if left[shape.masked] > 0]
     ordered = {shape.ordered for shape in rest}
-    chunks = {name for shape in rest for name, _ in shape.chunks}
+    chunks = {name: length for shape in rest for name, _, length in shape.chunks}
     for shape in unmatched:
         if shape.ordered in ordered or shape.spaceless in {each.spaceless for each in rest}:
             found += shape.length_bytes - (inside if shape is new[0] else 0)
             continue
-        common = sum(length for name, length in shape.chunks if name in chunks)
-        found += max(0, common - inside) if shape is new[0] else common
+        start_byte = inside if shape is new[0] else 0
+        common = sum(min(length, chunks.get(name, 0)) for name, at, length in shape.chunks if at >= start_byte)
+        found += min(common, shape.length_bytes - start_byte)
     return CommonContent(whole + inside, max(0, found))

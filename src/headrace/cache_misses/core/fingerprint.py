@@ -51,6 +51,10 @@ def block_start(byte: int) -> int:
 _WHITE_SPACE = b" \t\r\n\v\f"
 
 
+Chunk = tuple[int, int, int]
+"""Hash of a sentence or line, where it begins (the last time) and its length (of all times together)."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
     """What is known of one segment's bytes."""
@@ -67,8 +71,8 @@ class Shape:
     marks: tuple[Mark, ...]
     mark_hashes: tuple[tuple[int, int], ...]
     """Of each mark, what precedes it in its block, and itself."""
-    chunks: tuple[tuple[int, int], ...]
-    """Hash and length of its sentences and lines, unordered: what it has in common with another."""
+    chunks: tuple[Chunk, ...]
+    """Its sentences and lines: what it has in common with others."""
 
     @property
     def size_bytes(self) -> int:
@@ -153,15 +157,19 @@ class FingerprintMaker:
             blocks.append(self.hash_of(view[start:end]) & 0xFFFFFFFF)  # pyright: ignore[reportArgumentType]
         return blocks
 
-    def _chunks(self, text: bytes) -> tuple[tuple[int, int], ...]:
-        found: dict[int, int] = {}
+    def _chunks(self, text: bytes) -> tuple[Chunk, ...]:
+        found: dict[int, Chunk] = {}
+        start = 0
         for piece in text[:CHUNKED_BYTES].replace(b". ", b".\n").split(b"\n"):
             bare = piece.strip()
             if len(bare) >= LEAST_CHUNK_BYTES:
-                found[self.hash_of(bare)] = len(bare)
-                if len(found) == MOST_CHUNKS:
+                name = self.hash_of(bare)
+                known = found.get(name)
+                if known is None and len(found) == MOST_CHUNKS:
                     break
-        return tuple(found.items())
+                found[name] = (name, start, len(bare) + (known[2] if known else 0))
+            start += len(piece) + 1
+        return tuple(found.values())
 
 
 def _spaceless(text: bytes, *, is_json: bool) -> bytes:

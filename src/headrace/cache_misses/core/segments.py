@@ -116,7 +116,7 @@ def _message(number: int, message: Mapping[str, msgspec.Raw]) -> Iterator[Segmen
     for field, raw in message.items():
         if field == "content":
             yield from _content(number, role, field, raw)
-        elif field != "role" and raw != b"null":
+        elif field != "role" and bytes(raw) != b"null":
             name = field if field in KNOWN_FIELDS else "other"
             yield _value(Place(number, role, name), raw)
 
@@ -124,7 +124,7 @@ def _message(number: int, message: Mapping[str, msgspec.Raw]) -> Iterator[Segmen
 def _content(number: int | None, role: str, field: str, raw: msgspec.Raw) -> Iterator[Segment]:
     """A text, or a list of parts, each of which is a segment."""
     if not bytes(raw).startswith(b"["):
-        if raw != b"null":
+        if bytes(raw) != b"null":
             yield _value(Place(number, role, field), raw)
         return
     for part, value in enumerate(_decode_list(raw)):

@@ -112,7 +112,7 @@ def _keys(prompt: Fingerprint) -> Iterable[int]:
     for shape in prompt.shapes:
         if shape.length_bytes >= LEAST_KEY_BYTES:
             longest[shape.masked] = shape.length_bytes
-            for name, length in shape.chunks:
+            for name, _, length in shape.chunks:
                 if length >= LEAST_KEY_BYTES:
                     longest.setdefault(name, length)
     return sorted(longest, key=lambda name: (-longest[name], name))[:MOST_KEYS]

@@ -71,8 +71,7 @@ async def test_streams_outlive_a_killed_llamacpp(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         engines = [stack.enter_context(running_engine()) for _ in range(2)]
         pool = remote_pool(*(engine.url for engine in engines), engine="llamacpp", served_model=engines[0].model)
-        declared = declare({"p": pool}, gateway={"resume": {"budget_minimum": 2}})
-        async with RunningGateway(tmp_path, declared) as gateway:
+        async with RunningGateway(tmp_path, declare({"p": pool})) as gateway:
             await gateway.wait_ready(endpoints=2)
             alone, together = await undisturbed_texts(gateway)
             for kill in range(KILLS):

@@ -78,6 +78,10 @@ class StreamWatch(Protocol):
         ...
 
 
+COUNT_MOST = 2**31 - 1
+"""A larger count of tokens is an engine's mistake. Chosen: a thousand times the longest context."""
+
+
 class PromptDetails(msgspec.Struct):
     cached_tokens: int | None = None
 
@@ -99,10 +103,11 @@ class Usage(msgspec.Struct):
         """In our words."""
         details = self.prompt_tokens_details or self.input_tokens_details
         cached = details.cached_tokens if details else self.cache_read_input_tokens
+        output_tokens = self.completion_tokens if self.completion_tokens is not None else self.output_tokens
         return TokenUsage(
-            input_tokens=self.prompt_tokens if self.prompt_tokens is not None else self._whole_input(),
-            output_tokens=self.completion_tokens if self.completion_tokens is not None else self.output_tokens,
-            cached_input_tokens=cached,
+            input_tokens=_believed(self.prompt_tokens if self.prompt_tokens is not None else self._whole_input()),
+            output_tokens=_believed(output_tokens),
+            cached_input_tokens=_believed(cached),
         )
 
     def _whole_input(self) -> int | None:
@@ -113,6 +118,11 @@ class Usage(msgspec.Struct):
         if self.input_tokens is None:
             return None
         return self.input_tokens + (self.cache_read_input_tokens or 0) + (self.cache_creation_input_tokens or 0)
+
+
+def _believed(count: int | None) -> int | None:
+    """A count that can be one: quotas would give back what is below nothing, and no ledger holds any number."""
+    return count if count is not None and 0 <= count <= COUNT_MOST else None
 
 
 def watch_for(request: InferenceRequest, bar: ResumeBar | None = ResumeBar.OFF) -> StreamWatch:

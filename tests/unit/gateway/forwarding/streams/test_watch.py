@@ -54,3 +54,13 @@ def test_each_dialect_gets_its_watcher(dialect: ApiDialect, kind: type[StreamWat
     assert type(first) is kind
     assert first is not second
     assert (first.is_done, first.error, first.usage, first.output_events) == (False, None, None, 0)
+
+
+@pytest.mark.parametrize("count", [-1, 2**31, 10**18, 2**64 - 1])
+def test_a_count_that_cannot_be_is_not_known(count: int) -> None:
+    """An engine's mistake is neither refunded nor billed, and costs no record of the ledger."""
+    said = {"prompt_tokens": count, "completion_tokens": count, "prompt_tokens_details": {"cached_tokens": count}}
+    usage = msgspec.json.decode(msgspec.json.encode(said), type=Usage).counted()
+    assert (usage.input_tokens, usage.output_tokens, usage.cached_input_tokens) == (None, None, None)
+    least = msgspec.json.decode(b'{"input_tokens":0,"output_tokens":2147483647}', type=Usage).counted()
+    assert (least.input_tokens, least.output_tokens) == (0, 2**31 - 1)

@@ -8,7 +8,8 @@ import typer
 
 from headrace.cli.control_client import ControlClient, get_supervisor
 from headrace.cli.options import JsonOption, verb_app
-from headrace.cli.output import console, emit, emit_line, table
+from headrace.cli.output import console, emit, emit_line, fail, table
+from headrace.declaration.nearest import did_you_mean
 from headrace.domain.queue_status import EndpointRoom, QueueStatus, TenantQueue, WaitingRequest
 from headrace.settings import load_settings
 
@@ -30,7 +31,7 @@ def queue(model: ModelOption = None, is_watching: WatchOption = False, as_json: 
     with ControlClient(settings) as client:
 
         def look() -> tuple[QueueStatus, ...]:
-            return tuple(each for each in client.queues() if model is None or each.model == model)
+            return only_of(model, client.queues())
 
         if not is_watching:
             found = look()
@@ -49,6 +50,16 @@ def queue(model: ModelOption = None, is_watching: WatchOption = False, as_json: 
                     time.sleep(REFRESH_S)
         except KeyboardInterrupt:
             return
+
+
+def only_of(model: str | None, queues: tuple[QueueStatus, ...]) -> tuple[QueueStatus, ...]:
+    """The queue of `model`, or all of them; ends the command where there is no such model."""
+    if model is None:
+        return queues
+    models = [each.model for each in queues]
+    if model not in models:
+        fail(f'there is no model "{model}"', hint=did_you_mean(model, models))
+    return tuple(each for each in queues if each.model == model)
 
 
 def queue_view(found: Iterable[QueueStatus]) -> "RenderableType":

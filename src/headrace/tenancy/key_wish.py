@@ -3,9 +3,11 @@
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from pydantic import ValidationError
 
+from headrace.declaration.fields import section_at
 from headrace.declaration.model import Declaration
 from headrace.declaration.nearest import did_you_mean
 from headrace.declaration.problem import dotted
@@ -71,11 +73,18 @@ def read_limits(limits: Mapping[str, object], budget: Mapping[str, object]) -> L
     try:
         return read_limit_words({"limits": limits, "budget": budget})
     except ValidationError as error:
-        said = [
-            f"{error.title.lower()}.{dotted(tuple(one['loc']))}: {one['msg']}"
-            for one in error.errors(include_url=False, include_input=False)
-        ]
+        root = error.title.lower()
+        said = [_said((root, *one["loc"]), one) for one in error.errors(include_url=False, include_input=False)]
         raise KeyWishError("\n".join(said)) from error
+
+
+def _said(path: tuple[str | int, ...], details: Any) -> str:
+    """One pydantic error in our words, with the nearest key where there is no such key."""
+    if details["type"] != "extra_forbidden":
+        return f"{dotted(path)}: {details['msg']}"
+    section = section_at(("quota", *path[:-1]))
+    hint = did_you_mean(str(path[-1]), section.model_fields) if section is not None else None
+    return f"{dotted(path)}: there is no such key" + (f". {hint}" if hint else "")
 
 
 def parse_span_s(text: str) -> int:

@@ -1,11 +1,13 @@
 """What `headrace queue` prints."""
 
 import msgspec
+import pytest
+import typer
 from rich.console import Console
 from tests.unit.cli.conftest import Run
 from tests.unit.domain.test_queue_status import status
 
-from headrace.cli.queue import queue_view
+from headrace.cli.queue import only_of, queue_view
 from headrace.domain.queue_status import QueueStatus
 
 
@@ -43,3 +45,12 @@ def test_nothing_running_is_said(run: Run) -> None:
     ran = run("queue")
     assert ran.code == 1
     assert "headrace up" in ran.err
+
+
+def test_a_model_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not taken for a declaration without models; the hint says which there are."""
+    found = (status(),)
+    assert only_of(None, found) == only_of("m", found) == found
+    with pytest.raises(typer.Exit):
+        only_of("qwen", found)
+    assert capsys.readouterr().err == 'error: there is no model "qwen"\nThere are: m.\n'

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.tenancy.key_wish import LONGEST_S, KeyWishError, expiry, parse_span_s
+from headrace.tenancy.key_wish import LONGEST_S, KeyWishError, expiry, parse_span_s, read_limits
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -40,3 +40,13 @@ def test_a_key_that_is_dead_or_undying_is_refused(span_s):
     """Such a key is a mistake."""
     with pytest.raises(KeyWishError, match="between 1 second and 100 years"):
         expiry(NOW, span_s)
+
+
+def test_a_limit_that_does_not_exist_is_named_with_the_nearest():
+    """In the words of `headrace tenants`, at every depth."""
+    with pytest.raises(KeyWishError) as refused:
+        read_limits({"request_per_min": 1, "per_request": {"outputs_tokens": 1}}, {})
+    assert str(refused.value).splitlines() == [
+        'limits.per_request.outputs_tokens: there is no such key. Did you mean "output_tokens"?',
+        'limits.request_per_min: there is no such key. Did you mean "requests_per_min"?',
+    ]

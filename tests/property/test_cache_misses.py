@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.cache_misses.core.compare import common_content, compare
+from headrace.cache_misses.core.compare import compare, shared_content
 from headrace.cache_misses.core.fingerprint import Fingerprint, FingerprintMaker
 from headrace.cache_misses.core.segments import Segment, segments_of
 from headrace.domain.request import ApiDialect
@@ -40,7 +40,7 @@ def test_equal_prompts_never_differ(body: dict[str, Any]) -> None:
     """However its JSON is written, a prompt does not differ from itself, and nothing of it is lost."""
     one, other = taken(body), taken(body, indent=2, ensure_ascii=False)
     assert compare(one, other) is None
-    assert common_content(one, other).after_bytes == 0
+    assert shared_content(one, other).after_bytes == 0
 
 
 @given(bodies, messages)

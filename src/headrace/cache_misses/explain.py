@@ -4,7 +4,7 @@ import secrets
 
 import msgspec
 
-from headrace.cache_misses.core.compare import common_content, compare
+from headrace.cache_misses.core.compare import compare, shared_content
 from headrace.cache_misses.core.fingerprint import FingerprintMaker
 from headrace.cache_misses.core.segments import Segment, UnreadableError, segments_of
 from headrace.domain.miss_status import ADVICE, MissCause
@@ -30,7 +30,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Within the field (a text's UTF-8, a JSON value's compact form): the first byte that differs."""
     token_offset: int | None
     """Within the prompt, at four bytes a token."""
-    common_bytes: int
+    shared_bytes: int
     """Of the prompts' beginnings."""
     lost_bytes: int
     """In common behind that, where no cache of beginnings finds it."""
@@ -42,25 +42,25 @@ def explain_bodies(before: bytes, after: bytes, dialect: ApiDialect) -> Explanat
     old, new = _segments(before, "A", dialect), _segments(after, "B", dialect)
     maker = FingerprintMaker(secrets.token_bytes(32))
     one, other = maker.make(old, None), maker.make(new, None)
-    common = common_content(one, other)
+    common = shared_content(one, other)
     found = compare(one, other)
     if found is None:
         return Explanation(
             cause=None, place="", message=None, field="", byte_offset=None, token_offset=None,
-            common_bytes=common.prefix_bytes, lost_bytes=0, advice="",
+            shared_bytes=common.prefix_bytes, lost_bytes=0, advice="",
         )  # fmt: skip
     offset = found.byte_offset
     if found.segment < min(len(old), len(new)):
         offset = _first_byte(old[found.segment].text, new[found.segment].text)
-    common_bytes = found.common_bytes - found.byte_offset + offset
+    shared_bytes = found.shared_bytes - found.byte_offset + offset
     return Explanation(
         cause=found.cause,
         place=str(found.place),
         message=found.place.message,
         field=found.place.field,
         byte_offset=offset,
-        token_offset=int(common_bytes / BYTES_PER_TOKEN),
-        common_bytes=common_bytes,
+        token_offset=int(shared_bytes / BYTES_PER_TOKEN),
+        shared_bytes=shared_bytes,
         lost_bytes=common.after_bytes,
         advice=ADVICE[found.cause],
     )

@@ -112,10 +112,10 @@ def _span(first: int, grain: int | None) -> str:
 def explanation_view(found: Explanation) -> str:
     """The difference for a person."""
     if found.cause is None:
-        return f"no difference: one prompt is the beginning of the other ({found.common_bytes} bytes in common)"
+        return f"no difference: one prompt is the beginning of the other ({found.shared_bytes} bytes in common)"
     return (
         f"{found.cause.value} at {found.place}, byte {found.byte_offset} (about token {found.token_offset})\n"
-        f"in common: {found.common_bytes} bytes from the beginning, {found.lost_bytes} bytes behind that, lost\n"
+        f"in common: {found.shared_bytes} bytes from the beginning, {found.lost_bytes} bytes behind that, lost\n"
         f"what to do: {found.advice}"
     )
 

@@ -26,7 +26,7 @@ def test_the_byte_is_exact() -> None:
 def test_equal_prompts_have_no_cause() -> None:
     """Requests that begin alike are said to."""
     found = explain_bodies(body("s"), b'{ "messages": [{"content":"s", "role" : "system"}] }', CHAT)
-    assert (found.cause, found.common_bytes) == (None, 1)
+    assert (found.cause, found.shared_bytes) == (None, 1)
 
 
 @pytest.mark.parametrize("broken", [b"{", b"[]", b"{}", b'{"messages":[1]}'])

@@ -38,3 +38,13 @@ async def test_cache_hits_are_shown(api: RunningApi) -> None:
         "schema": "headrace/cache/v1",
         "data": {"workers": 1, "tenants": [], "families": [], "endpoints": []},
     }
+
+
+async def test_cache_misses_are_shown(api: RunningApi) -> None:
+    """`GET /api/v1/cache/misses` answers with what all workers found."""
+    answer = await api.tcp.get("/api/v1/cache/misses", headers=api.admin)
+    assert (answer.status_code, answer.json()["schema"], answer.json()["data"]["rows"]) == (
+        200,
+        "headrace/cache-misses/v1",
+        [],
+    )

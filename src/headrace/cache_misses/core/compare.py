@@ -31,11 +31,11 @@ class Difference:
     byte_offset: int
     grain_bytes: int
     """The first byte that differs is at `byte_offset` or less than so many bytes further on."""
-    common_bytes: int
+    shared_bytes: int
     """Of both prompts, from the beginning to `byte_offset`."""
 
 
-def common_segments(one: Fingerprint, other: Fingerprint) -> int:
+def shared_segments(one: Fingerprint, other: Fingerprint) -> int:
     """How many segments both begin with."""
     count = 0
     for mine, theirs in zip(one.shapes, other.shapes, strict=False):
@@ -47,7 +47,7 @@ def common_segments(one: Fingerprint, other: Fingerprint) -> int:
 
 def compare(before: Fingerprint, after: Fingerprint) -> Difference | None:
     """Say where `after` leaves `before`; None where one is the beginning of the other, as a next turn is."""
-    at = common_segments(before, after)
+    at = shared_segments(before, after)
     is_over = at == min(len(before.shapes), len(after.shapes))
     if is_over and (before.is_cut or after.is_cut or not _is_shortened(before, after, at)):
         return None
@@ -69,7 +69,7 @@ def compare(before: Fingerprint, after: Fingerprint) -> Difference | None:
         place=place,
         byte_offset=offset,
         grain_bytes=grain,
-        common_bytes=sum(shape.length_bytes for shape in before.shapes[:at]) + offset,
+        shared_bytes=sum(shape.length_bytes for shape in before.shapes[:at]) + offset,
     )
 
 
@@ -172,9 +172,9 @@ def _cause_of_messages(before: Fingerprint, after: Fingerprint, at: int, mark: M
             return MissCause.FRONT_TRUNCATED
         if _begins_later(old, new):
             return MissCause.MESSAGE_INSERTED
-    follows = _common_at_same_place(old[1:], new[1:])
+    follows = _same_at_same_place(old[1:], new[1:])
     parting, _ = _first_byte(old[0], new[0])
-    inside = common_chunk_bytes(old[0], new[0], parting)
+    inside = shared_chunk_bytes(old[0], new[0], parting)
     behind = min(old[0].length_bytes, new[0].length_bytes, CHUNKED_BYTES) - parting
     is_reused = behind > 0 and inside >= LEAST_COMMON_RATIO * behind
     if mark is not None and (is_reused or follows) and mark[2] is not MarkKind.NUMBER:
@@ -183,7 +183,7 @@ def _cause_of_messages(before: Fingerprint, after: Fingerprint, at: int, mark: M
         return MissCause.DYNAMIC_CONTENT
     if follows:
         return MissCause.DYNAMIC_CONTENT if is_lead else MissCause.MESSAGE_EDITED
-    if common_content(before, after).after_bytes:
+    if shared_content(before, after).after_bytes:
         return MissCause.DYNAMIC_CONTENT
     return MissCause.DIFFERENT
 
@@ -200,18 +200,18 @@ def _begins_later(some: Sequence[Shape], others: Sequence[Shape]) -> bool:
     return False
 
 
-def _common_at_same_place(old: Sequence[Shape], new: Sequence[Shape]) -> bool:
+def _same_at_same_place(old: Sequence[Shape], new: Sequence[Shape]) -> bool:
     return any(mine.masked == theirs.masked for mine, theirs in zip(old, new, strict=False))
 
 
-def common_chunk_bytes(one: Shape, other: Shape, from_byte: int = 0) -> int:
+def shared_chunk_bytes(one: Shape, other: Shape, from_byte: int = 0) -> int:
     """Bytes of the sentences and lines of `other` from a byte on that `one` has too."""
     mine = {name: length for name, _, length in one.chunks}
     return sum(min(length, mine.get(name, 0)) for name, start, length in other.chunks if start >= from_byte)
 
 
 @dataclass(frozen=True, slots=True)
-class CommonContent:
+class SharedContent:
     """What two prompts have in common."""
 
     prefix_bytes: int
@@ -219,13 +219,13 @@ class CommonContent:
     """Behind the place where they part, wherever it is there: lost to a cache of prefixes. Times and ids aside."""
 
 
-def common_content(before: Fingerprint, after: Fingerprint) -> CommonContent:
+def shared_content(before: Fingerprint, after: Fingerprint) -> SharedContent:
     """Measure what `after` could have shared with `before`, and what of that is a common beginning."""
-    at = common_segments(before, after)
+    at = shared_segments(before, after)
     whole = sum(shape.length_bytes for shape in after.shapes[:at])
     old, new = before.shapes[at:], after.shapes[at:]
     if not old or not new:
-        return CommonContent(whole, 0)
+        return SharedContent(whole, 0)
     inside, _ = _first_byte(old[0], new[0])
     left = Counter(shape.masked for shape in old)
     found = 0
@@ -246,4 +246,4 @@ def common_content(before: Fingerprint, after: Fingerprint) -> CommonContent:
         start_byte = inside if shape is new[0] else 0
         common = sum(min(length, chunks.get(name, 0)) for name, at, length in shape.chunks if at >= start_byte)
         found += min(common, shape.length_bytes - start_byte)
-    return CommonContent(whole + inside, max(0, found))
+    return SharedContent(whole + inside, max(0, found))

@@ -21,7 +21,9 @@ LOOKED_BYTES = 65_536
 NEW_BYTES = 65_536
 """Of one prompt, in segments not seen before; the rest of the prompt is left for the next time. Bounds the time that
 one fingerprint takes."""
-MOST_SEGMENTS = 512
+NEW_SEGMENT_BYTES = 2048
+"""What a new segment counts beside its bytes: its hashes cost as much. Measured."""
+MOST_SEGMENTS = 256
 """Of one prompt; what comes after them is left out."""
 CHUNKED_BYTES = 8192
 MOST_CHUNKS = 64
@@ -114,7 +116,7 @@ class FingerprintMaker:
             if shape is None:
                 shape = self._shape(segment, exact)
                 if left is not None:
-                    left -= min(len(segment.text), LOOKED_BYTES) + 256
+                    left -= min(len(segment.text), LOOKED_BYTES) + NEW_SEGMENT_BYTES
             places.append(place)
             shapes.append(shape)
         return Fingerprint(tuple(places), tuple(shapes), is_cut=False)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.cache_misses.core.compare import Difference, common_content, compare
+from headrace.cache_misses.core.compare import Difference, compare, shared_content
 from headrace.cache_misses.core.fingerprint import Fingerprint
 from headrace.cache_misses.core.store import Seen
 from headrace.domain.miss_status import MissCause
@@ -55,7 +55,7 @@ def judge(answered: Answered, siblings: Sequence[Seen]) -> Miss | None:
     best_prefix, closest = 0.0, siblings[0]
     best_lost, differing = 0.0, siblings[0]
     for seen in siblings:
-        common = common_content(seen.prompt, prompt)
+        common = shared_content(seen.prompt, prompt)
         prefix = common.prefix_bytes * tokens_per_byte
         if prefix > best_prefix or (prefix == best_prefix and seen.endpoint == answered.endpoint != closest.endpoint):
             best_prefix, closest = prefix, seen
@@ -84,7 +84,7 @@ def judge(answered: Answered, siblings: Sequence[Seen]) -> Miss | None:
         tokens_lost=round(lost),
         family=differing.family,
         difference=difference,
-        token_offset=round(difference.common_bytes * tokens_per_byte),
+        token_offset=round(difference.shared_bytes * tokens_per_byte),
     )
 
 

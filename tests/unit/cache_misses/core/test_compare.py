@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.unit.cache_misses.core.prompts import LONG, chat
 
-from headrace.cache_misses.core.compare import common_content, compare
+from headrace.cache_misses.core.compare import compare, shared_content
 from headrace.domain.miss_status import MissCause
 
 TOOL = {"function": {"name": "a", "description": "the books of the mill", "parameters": {"x": 1, "y": 2}}}
@@ -61,9 +61,9 @@ def test_parameters_come_first() -> None:
 
 def test_what_is_lost_is_what_both_have_behind_the_difference() -> None:
     """The common text behind a date is lost; of prompts that have nothing in common there, nothing is."""
-    lost = common_content(chat(f"Day 2026-11-30. {LONG}", "q"), chat(f"Day 2026-12-01. {LONG}", "q"))
+    lost = shared_content(chat(f"Day 2026-11-30. {LONG}", "q"), chat(f"Day 2026-12-01. {LONG}", "q"))
     assert lost.after_bytes >= len(LONG)
-    assert common_content(chat(LONG, "one question"), chat(LONG, "another")).after_bytes == 0
+    assert shared_content(chat(LONG, "one question"), chat(LONG, "another")).after_bytes == 0
 
 
 def test_a_mark_behind_the_difference_is_not_its_cause() -> None:

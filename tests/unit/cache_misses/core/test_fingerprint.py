@@ -23,7 +23,7 @@ def test_another_secret_gives_other_hashes() -> None:
         assert set(one.blocks).isdisjoint(other.blocks)
 
 
-def test_common_segments_are_kept_once() -> None:
+def test_shared_segments_are_kept_once() -> None:
     """The next turn of a conversation uses the shapes of the turn before."""
     store = FingerprintStore(1 << 20)
     maker = FingerprintMaker(SECRET, store.shapes)

@@ -14,7 +14,7 @@ def seen(prompt: Fingerprint, *, ended_mono_s: float = 0.0) -> Seen:
     )  # fmt: skip
 
 
-def test_what_has_most_in_common_comes_first() -> None:
+def test_what_shares_most_comes_first() -> None:
     """Prompts with common text are found, the closest first; not those of others, or that were not answered yet."""
     store = FingerprintStore(1 << 20)
     far, near = seen(chat(LONG, "x" * 90)), seen(chat(LONG, "y" * 90), ended_mono_s=5.0)

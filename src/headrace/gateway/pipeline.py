@@ -41,6 +41,8 @@ log = structlog.get_logger("headrace.gateway")
 PAUSES_MOST = 3
 """Exchanges of shares that one request waits for: one is enough, unless others took what it asked for."""
 RESPONSES = ApiDialect.RESPONSES.value
+CLASS_NAMES = {each: each.value for each in RequestClass}
+"""`.value` takes two calls of Python code."""
 Identify = Callable[[Exchange, float], Caller]
 
 
@@ -154,7 +156,7 @@ class Pipeline:
             raise model_not_found(request.requested_model)
         account.model = request.requested_model
         account.counted = self._books.counters.of(request.requested_model)
-        account.request_class = request.request_class.value
+        account.request_class = CLASS_NAMES[request.request_class]
         if EXPLAIN_ASKS in exchange.headers:
             request = self.quota.fit(caller, request, exchange.received_mono_s)
             self._explain(progress, request, rules)

@@ -200,7 +200,17 @@ class Delivery:
         if attempt is not None:
             attempt.endpoint.last_byte_mono_s = now
         if phase is STREAM:
-            self._stream_bytes(data, now)
+            if self.stream is not None:  # inline, since it runs for every chunk of every stream
+                try:
+                    has_more = self.stream.feed(data, now)
+                except EventTooLargeError:
+                    message = f"event larger than {self.settings.event_bytes} bytes"
+                    self.cancel_and_fail(ErrorCode.STREAM_BROKEN, message)
+                    return
+                if attempt is not None and attempt.claim.is_prefilling:
+                    self._first_events(self.stream, attempt, now)
+                if has_more:
+                    self._stream_over(self.stream)
         elif phase is not TAIL:
             self.body.append(data)
             self.body_bytes += len(data)
@@ -273,25 +283,6 @@ class Delivery:
             cutter = EventCutter(settings.event_bytes)
             self.stream = CallerStream(self.exchange, self.account, self.meters, self.reply_lines, watch, cutter)
 
-    def _stream_bytes(self, data: bytes, now: float) -> None:
-        stream = self.stream
-        if stream is None:
-            return
-        try:
-            has_more = stream.feed(data, now)
-        except EventTooLargeError:
-            self.cancel_and_fail(ErrorCode.STREAM_BROKEN, f"event larger than {self.settings.event_bytes} bytes")
-            return
-        attempt = self.attempt
-        if attempt is not None and attempt.claim.is_prefilling:
-            self._first_events(stream, attempt, now)
-        if not has_more:
-            return
-        if stream.watch.error is not None:
-            self._engine_error(500, stream.watch.error, "error event")
-        else:
-            self._stream_done(stream)
-
     def _first_events(self, stream: CallerStream, attempt: Attempt, now: float) -> None:
         if self.hedge is not None and stream.has_sent:
             self.hedge.first_spoke(now - attempt.begun_mono_s)
@@ -299,7 +290,10 @@ class Delivery:
         if stream.watch.output_events:
             attempt.first_token(now)
 
-    def _stream_done(self, stream: CallerStream) -> None:
+    def _stream_over(self, stream: CallerStream) -> None:
+        if stream.watch.error is not None:
+            self._engine_error(500, stream.watch.error, "error event")
+            return
         if stream.watch.is_cut_short and self.sending is not None:
             self.sending.cancel()
             self.sending = None
@@ -312,7 +306,7 @@ class Delivery:
     def _stream_closed(self) -> None:
         """The engine's message ended before the end marker was seen. A marker without its blank line still counts."""
         if self.stream is not None and self.stream.cutter.rest.strip() == b"data: [DONE]":
-            self._stream_bytes(b"\n\n", monotonic())
+            self.answer_bytes(b"\n\n")
         else:
             self._attempt_failed(ErrorCode.STREAM_BROKEN, "the stream ended without its end marker")
 

@@ -53,8 +53,7 @@ class ModelPlacing:
             self.output_tokens += LEARNING_STEP * (usage.output_tokens - self.output_tokens)
 
 
-@dataclass(slots=True, kw_only=True)
-class Placing:
+class Placing(msgspec.Struct, kw_only=True, eq=False):
     """What routing keeps of one request between choices (`InferenceRequest.placing`)."""
 
     model: ModelPlacing
@@ -64,8 +63,7 @@ class Placing:
     decision: Decision | None = None
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class Placement:
+class Placement(msgspec.Struct, kw_only=True, eq=False):
     """One attempt under way: hears of its first token and its end. Implements forwarding's `Placement`."""
 
     placer: "Placer"

@@ -4,9 +4,10 @@ Pure numbers, in tokens and seconds; `now_mono_s` comes in as an argument, so th
 """
 
 from collections import deque
-from dataclasses import dataclass
 from math import exp, log
 from zlib import crc32
+
+import msgspec
 
 from headrace.gateway.routing.core.chain import PromptChain
 from headrace.gateway.routing.core.learning import LineEstimate
@@ -57,8 +58,7 @@ class PoolSpeed:
         """Seconds a token by sequences that run at once."""
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class Claim:
+class Claim(msgspec.Struct, kw_only=True, eq=False):
     """One attempt at one endpoint, from the pick to its end."""
 
     candidate: "Candidate"

@@ -5,8 +5,8 @@ beginning of a part, so that a short system prompt is seen finely and a prompt o
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+import msgspec
 from xxhash import xxh3_64_intdigest
 
 Bytes = bytes | memoryview
@@ -30,8 +30,7 @@ EDGES = _edges()
 _SPANS = tuple(zip((0, *EDGES[:-1]), EDGES, strict=True))
 
 
-@dataclass(slots=True, kw_only=True)
-class PromptChain:
+class PromptChain(msgspec.Struct, kw_only=True):
     """The full blocks of one prompt.
 
     Units of `ends` and `length`: bytes in the gateway; a rehearsal of a trace, which has no text, counts tokens.

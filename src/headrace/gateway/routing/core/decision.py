@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from headrace.domain.request import RequestClass
 from headrace.gateway.routing.core.candidate import ATTENTION_TOKENS, Candidate, prefill_work
 from headrace.gateway.routing.core.chain import PromptChain
@@ -29,9 +31,8 @@ BRAKE_SLACK = 2.0
 """Requests above the mean that never count as overload: with one or two in flight a ratio says nothing."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Ask:
-    """What is to be known of a request to place it."""
+class Ask(msgspec.Struct, kw_only=True, eq=False):
+    """What is to be known of a request to place it. A Struct, as all that is made per request: made at half the cost."""
 
     input_tokens: float
     output_tokens: float
@@ -92,8 +93,7 @@ class Policy:
     """A scorer looks at the session."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Decision:
+class Decision(msgspec.Struct, kw_only=True, eq=False):
     """What was picked, and why."""
 
     picked: Candidate

@@ -7,6 +7,8 @@ the order in which the engine would evict them, bounded by what its KV memory ho
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
+import msgspec
+
 from headrace.gateway.routing.core.chain import PromptChain
 
 
@@ -25,9 +27,8 @@ class Shelf:
         return f"Shelf(bit {self.bit.bit_length() - 1}, {len(self.sizes)} blocks, {self.held}/{self.capacity:.0f})"
 
 
-@dataclass(slots=True, eq=False)
-class Matches:
-    """What the candidates hold of one prompt. Not changed afterwards; frozen, it would cost three times as much."""
+class Matches(msgspec.Struct, frozen=True, eq=False):
+    """What the candidates hold of one prompt."""
 
     held: dict[int, int]
     """By the endpoint's bit, how much of the prompt's beginning; those that hold nothing are left out."""

@@ -1,4 +1,4 @@
-"""A gateway worker and the batch process beside it, as the supervisor runs them; each can be killed and started again."""
+"""A gateway worker and the batch process beside it, as the supervisor runs them; each can be killed and restarted."""
 
 import asyncio
 import os

@@ -2,6 +2,9 @@
 
 import argparse
 import asyncio
+import contextlib
+import io
+import os
 import socket
 import sys
 
@@ -11,6 +14,15 @@ import structlog
 from headrace.batch.process import run_batches
 from headrace.declaration.batch_section import BatchPlan
 from headrace.settings import load_settings
+
+
+class _Log(io.StringIO):
+    """Standard error, as far as there is room: on a full disk what fails to be logged must not fail anything else."""
+
+    def write(self, s: str, /) -> int:
+        with contextlib.suppress(OSError):
+            os.write(sys.stderr.fileno(), s.encode())
+        return len(s)
 
 
 def main() -> None:
@@ -27,7 +39,7 @@ def main() -> None:
             structlog.processors.format_exc_info,
             structlog.processors.JSONRenderer(),
         ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(_Log()),
     )
     plan = msgspec.json.decode(options.plan, type=BatchPlan)
     asyncio.run(run_batches(load_settings(), plan, socket.socket(fileno=options.listen_fd), options.supervisor_pid))

@@ -81,7 +81,7 @@ async def test_a_file_may_be_as_large_as_declared(tmp_path: Path, size: int) -> 
             return
         with pytest.raises(openai.APIStatusError) as caught:
             await upload
-        assert (413, "body_too_large") == (caught.value.status_code, caught.value.code)
+        assert (caught.value.status_code, caught.value.code) == (413, "body_too_large")
         assert list((batches.folder / "files").iterdir()) == []
 
 
@@ -100,7 +100,7 @@ async def test_an_upload_far_over_the_limit_is_cut_off(tmp_path: Path) -> None:
             except httpx.TransportError:
                 pass  # cut off while it was still sending: it may not get to read why
             said = await client.post("/v1/files", content=b"x" * 200_000)
-        assert 413 == said.status_code
+        assert said.status_code == 413
         assert (await batches.gateway.wait_idle()).in_flight == 0
 
 
@@ -135,7 +135,7 @@ async def test_forms_that_are_no_files_are_refused(tmp_path: Path) -> None:
                 ({"content": b"--b\r\nxx", "headers": {"content-type": "multipart/form-data; boundary=b"}}, "form"),
             ):
                 answer = await client.post("/v1/files", **sent)
-                assert (400, "invalid_request") == (answer.status_code, answer.json()["error"]["code"])
+                assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request")
                 assert said in answer.json()["error"]["message"]
         assert list((batches.folder / "files").iterdir()) == []
 
@@ -149,7 +149,7 @@ async def test_without_the_batch_process_the_caller_is_told_to_retry(tmp_path: P
         with pytest.raises(openai.InternalServerError) as caught:
             await batches.client().files.list()
 
-        assert (503, "store_unavailable") == (caught.value.status_code, caught.value.code)
+        assert (caught.value.status_code, caught.value.code) == (503, "store_unavailable")
         assert (await batches.gateway.wait_idle()).in_flight == 0
 
 

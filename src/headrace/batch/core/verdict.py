@@ -13,7 +13,7 @@ from enum import Enum, auto
 ATTEMPTS = 4
 """Times that a line is sent before an engine's failure is its answer. Chosen."""
 SHORT_WAIT_S = 1.0
-LONG_WAIT_S = 15.0
+LONG_WAIT_S = 5.0
 """For what an operator or the next day has to cure: a suspended tenant, a spent budget. Chosen."""
 WAIT_MOST_S = 60.0
 PASSING = frozenset({"rate_limited", "saturated", "queue_expired", "no_ready_endpoint", "draining"})

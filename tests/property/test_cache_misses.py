@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.cache_misses.core.compare import compare, shared_content
 from headrace.cache_misses.core.fingerprint import Fingerprint, FingerprintMaker
-from headrace.cache_misses.core.segments import Segment, segments_of
+from headrace.cache_misses.core.segments import Segment, UnreadableError, segments_of
 from headrace.domain.request import ApiDialect
 
 texts = st.one_of(
@@ -71,3 +71,31 @@ def test_the_first_segment_that_differs_is_found(old: dict[str, Any], new: dict[
     if a == b:
         byte = 0
     assert found.byte_offset <= byte < found.byte_offset + max(found.grain_bytes, 1)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+messages_of_any_kind = st.lists(
+    st.dictionaries(st.sampled_from(["role", "content", "tool_calls", "x"]), values, max_size=4) | values, max_size=4
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["messages", "tools", "prompt", "system", "input", "instructions", "chat_template_kwargs"]),
+        messages_of_any_kind | values,
+        max_size=5,
+    ),
+    st.sampled_from(list(ApiDialect)),
+)
+def test_no_body_is_too_strange(body: dict[str, Any], dialect: ApiDialect) -> None:
+    """Whatever callers send, its fingerprint is taken, or it is said to be no prompt."""
+    fields = msgspec.json.decode(json.dumps(body), type=dict[str, msgspec.Raw])
+    try:
+        prompt = maker.make(segments_of(fields, dialect))
+    except UnreadableError:
+        return
+    assert compare(prompt, prompt) is None

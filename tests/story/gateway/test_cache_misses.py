@@ -193,6 +193,8 @@ async def test_planted_divergences_are_named(tmp_path: Path) -> None:
                 await ask(gateway, bodies(), keys[cause.value][0])
             status = await misses(gateway)
             metrics = (await gateway.command(ReadMetrics())).text
+    told = msgspec.json.encode(status).decode() + json.dumps(metrics)
+    assert not any(word in told for word in ("sluice", "wheel", "flour", "patient", "Question", "Alice", "f2b8c1e"))
     rows = {row.tenant: row for row in status.rows}
     assert len(rows) == len(status.rows) == len(PLANTED)
     for _, cause, place, byte in PLANTED:

@@ -20,9 +20,9 @@ from headrace.declaration.load import Loaded
 from headrace.declaration.model import Declaration
 from headrace.domain.clock import SystemClock
 from headrace.domain.ids import TenantId
+from headrace.domain.miss_status import MissStatus
 from headrace.domain.queue_status import QueueStatus
 from headrace.domain.quota_status import LimitStatus
-from headrace.domain.miss_status import MissStatus
 from headrace.domain.routing_status import RouteExplanation, RoutingStatus
 from headrace.domain.tenant import Scope
 from headrace.domain.worker import ExplainRoute

@@ -4,19 +4,22 @@ from pydantic import Field
 
 from headrace.declaration.shape import Name, Section
 
+PRICE_MOST = 10**9
+
 
 class ModelPrice(Section):
     """Prices of one model, in the table's currency. Parts that are not given cost nothing."""
 
-    input_per_million: float = Field(default=0.0, ge=0, description="Per million input tokens.")
+    input_per_million: float = Field(default=0.0, ge=0, le=PRICE_MOST, description="Per million input tokens.")
     cached_input_per_million: float | None = Field(
         default=None,
         ge=0,
+        le=PRICE_MOST,
         description="Per million input tokens that the engine found in its cache; null: as other input.",
     )
-    output_per_million: float = Field(default=0.0, ge=0, description="Per million output tokens.")
+    output_per_million: float = Field(default=0.0, ge=0, le=PRICE_MOST, description="Per million output tokens.")
     gpu_hour: float = Field(
-        default=0.0, ge=0, description="Per hour of one GPU; needs the pools' rates (given or learned)."
+        default=0.0, ge=0, le=PRICE_MOST, description="Per hour of one GPU; needs the pools' rates (given or learned)."
     )
 
 

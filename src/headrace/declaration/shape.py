@@ -14,7 +14,9 @@ class Section(BaseModel):
     SECRET, one that names a file PATH.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True, allow_inf_nan=False
+    )
 
 
 RESTART: JsonDict = {"x-restart": True}

@@ -8,6 +8,11 @@ from headrace.declaration.shape import Name, Section
 from headrace.domain.request import RequestClass
 from headrace.domain.tenant import DegradeKind
 
+COUNT_MOST = 10**12
+"""Largest limit: stores and scripts count exactly far beyond it."""
+MONEY_MOST = 10**9
+"""Largest budget, and GPU seconds a minute: billionths of it fit where they are kept."""
+
 
 class PerRequest(Section):
     """The most that a single request may ask for; over it: 400."""
@@ -27,32 +32,43 @@ class PerRequest(Section):
 class Limits(Section):
     """What may be used at once and per minute, in any 60 seconds. Limits hold at every level; the tightest wins."""
 
-    requests_per_min: int | None = Field(default=None, ge=0, description="Requests per minute.")
+    requests_per_min: int | None = Field(default=None, ge=0, le=COUNT_MOST, description="Requests per minute.")
     input_tokens_per_min: int | None = Field(
-        default=None, ge=0, description="Input tokens per minute: estimated first, then as the engine counted."
+        default=None,
+        ge=0,
+        le=COUNT_MOST,
+        description="Input tokens per minute: estimated first, then as the engine counted.",
     )
     output_tokens_per_min: int | None = Field(
         default=None,
         ge=0,
+        le=COUNT_MOST,
         description="Output tokens per minute: a request's output limit first, then as the engine counted.",
     )
     gpu_seconds_per_min: float | None = Field(
-        default=None, ge=0, description="GPU time per minute, seconds; needs the pools' rates (given or learned)."
+        default=None,
+        ge=0,
+        le=MONEY_MOST,
+        description="GPU time per minute, seconds; needs the pools' rates (given or learned).",
     )
-    concurrent_requests: int | None = Field(default=None, ge=0, description="Requests in work at once.")
+    concurrent_requests: int | None = Field(default=None, ge=0, le=COUNT_MOST, description="Requests in work at once.")
     concurrent_interactive: int | None = Field(
-        default=None, ge=0, description="Requests of class interactive in work at once."
+        default=None, ge=0, le=COUNT_MOST, description="Requests of class interactive in work at once."
     )
-    concurrent_streaming: int | None = Field(default=None, ge=0, description="Streamed requests in work at once.")
-    concurrent_offline: int | None = Field(default=None, ge=0, description="Requests of class offline in work at once.")
+    concurrent_streaming: int | None = Field(
+        default=None, ge=0, le=COUNT_MOST, description="Streamed requests in work at once."
+    )
+    concurrent_offline: int | None = Field(
+        default=None, ge=0, le=COUNT_MOST, description="Requests of class offline in work at once."
+    )
     per_request: PerRequest = Field(default=PerRequest(), description="Caps of a single request.")
 
 
 class Budget(Section):
     """Money that may be spent, in the currency of `prices`; calendar periods in UTC."""
 
-    per_day: float | None = Field(default=None, ge=0, description="Per calendar day (UTC).")
-    per_month: float | None = Field(default=None, ge=0, description="Per calendar month (UTC).")
+    per_day: float | None = Field(default=None, ge=0, le=MONEY_MOST, description="Per calendar day (UTC).")
+    per_month: float | None = Field(default=None, ge=0, le=MONEY_MOST, description="Per calendar month (UTC).")
 
 
 class Allowance(Section):
@@ -108,7 +124,7 @@ class TenantSection(Allowance):
 
     organisation: Name | None = Field(default=None, description="Declared organisation whose limits hold as well.")
     weight: float = Field(
-        default=1.0, gt=0, le=1000, description="Share of a full pool, against the other tenants' weights."
+        default=1.0, ge=0.001, le=1000, description="Share of a full pool, against the other tenants' weights."
     )
     default_class: RequestClass = Field(
         default=RequestClass.STANDARD, description="Class of requests that carry no x-headrace-class."

@@ -4,6 +4,8 @@ from headrace.declaration.tenancy_plan import PricePlan
 
 MILLION = 1_000_000
 HOUR_S = 3600.0
+COST_MOST = 2**53 - 1
+"""Largest cost of one request that is kept, nine million units: a thousand of them are still a number to a database."""
 
 
 class Tariff:
@@ -25,4 +27,6 @@ class Tariff:
             cached = cached_input_tokens if cached_input_tokens < input_tokens else input_tokens
             by_token += cached * (self._cached - self._input)
         cost = by_token // MILLION
-        return cost + round(gpu_s * self._gpu_s) if gpu_s and self._gpu_s else cost
+        if gpu_s and self._gpu_s:
+            cost += round(gpu_s * self._gpu_s)
+        return cost if cost < COST_MOST else COST_MOST

@@ -38,3 +38,15 @@ def test_every_part_has_its_price(
 def test_an_engine_that_counts_more_cached_than_input_is_not_believed() -> None:
     """A cost is never below what its input costs from the cache."""
     assert TARIFF.cost_nanos(10, 50, 0, None) == 10 * 500
+
+
+def test_a_cost_stays_a_number_that_a_ledger_holds() -> None:
+    """However absurd the price and the count: a record is not lost for it."""
+    price = PricePlan(
+        model="m",
+        input_nanos_per_million=10**18,
+        cached_input_nanos_per_million=10**18,
+        output_nanos_per_million=10**18,
+        gpu_hour_nanos=0,
+    )
+    assert Tariff(price, None).cost_nanos(0, 0, 2**31, None) == 2**53 - 1

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.harness.running_gateway import declare, remote_pool
 
-from headrace.declaration.gateway_plan import compile_gateway_plan
+from headrace.declaration.gateway_plan import EndpointAddress, compile_gateway_plan
 from headrace.declaration.model import Declaration
 from headrace.declaration.routing_plan import compile_routing
 from headrace.domain.miss_status import MissCause

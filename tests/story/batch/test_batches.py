@@ -60,7 +60,9 @@ async def test_what_a_line_gets_wrong_is_its_answer(tmp_path: Path) -> None:
 
 
 async def test_inputs_that_cannot_be_sent_fail_before_anything_is_sent(tmp_path: Path) -> None:
-    """A batch whose input is not valid fails as a whole, says which line and why, and costs nothing."""
+    """A batch whose input is not valid fails as a whole, says which line and why, and costs nothing; a wish that
+    cannot be met, or a key without class offline, is refused at once.
+    """
     cases = {
         "invalid_json_line": jsonl([line("1")]) + b"{oops\n",
         "duplicate_custom_id": jsonl([line("1"), line("1")]),
@@ -71,7 +73,9 @@ async def test_inputs_that_cannot_be_sent_fail_before_anything_is_sent(tmp_path:
         "empty_file": b"\n\n",
         "too_many_lines": jsonl(line(str(number)) for number in range(6)),
     }
-    async with an_office(tmp_path, batch={"lines": 5}) as office:
+    key, record = new_key("strict")
+    tenants = {"default": {}, "strict": {"classes": ["interactive", "standard"]}}
+    async with an_office(tmp_path, (record,), tenants=tenants, batch={"open_batches": 1, "lines": 5}) as office:
         client = office.batches.client()
         for code, content in cases.items():
             done = await office.batches.wait_over(client, (await begin(client, content)).id)
@@ -79,14 +83,6 @@ async def test_inputs_that_cannot_be_sent_fail_before_anything_is_sent(tmp_path:
         assert office.engine.seen == []
         five = await begin(client, jsonl(line(str(number)) for number in range(5)))
         assert (await office.batches.wait_over(client, five.id)).status == "completed"
-
-
-async def test_wishes_that_cannot_be_met_are_refused(tmp_path: Path) -> None:
-    """Endpoint, window, metadata and input are checked at once; a key without class offline has no batches."""
-    key, record = new_key("strict")
-    tenants = {"default": {}, "strict": {"classes": ["interactive", "standard"]}}
-    async with an_office(tmp_path, (record,), tenants=tenants, batch={"open_batches": 1}) as office:
-        client = office.batches.client()
         for wish, param in (
             ({"endpoint": "/v1/messages"}, "endpoint"),
             ({"completion_window": "a while"}, "completion_window"),

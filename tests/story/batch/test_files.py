@@ -12,7 +12,7 @@ NOWHERE = {"chat": remote_pool("http://127.0.0.1:9")}
 
 
 async def test_a_file_is_stored_listed_read_and_deleted(tmp_path: Path) -> None:
-    """What is uploaded comes back byte for byte, until it is deleted."""
+    """What is uploaded comes back byte for byte, until it is deleted; long lists come in pages."""
     content = b'{"custom_id": "1"}\n' * 50_000
     async with RunningBatches(tmp_path, declare(NOWHERE)) as batches:
         client = batches.client()
@@ -30,18 +30,11 @@ async def test_a_file_is_stored_listed_read_and_deleted(tmp_path: Path) -> None:
             await client.files.content(made.id)
         assert list((batches.folder / "files").iterdir()) == []
 
-
-async def test_pages_of_files_follow_each_other(tmp_path: Path) -> None:
-    """A long list comes in pages, the latest first or the earliest."""
-    async with RunningBatches(tmp_path, declare(NOWHERE)) as batches:
-        client = batches.client()
-        made = [(await client.files.create(file=(f"{n}.jsonl", b"x"), purpose="batch")).id for n in range(5)]
-
+        several = [(await client.files.create(file=(f"{n}.jsonl", b"x"), purpose="batch")).id for n in range(5)]
         latest = [file.id async for file in client.files.list(limit=2)]
         earliest = [file.id async for file in client.files.list(limit=2, order="asc")]
-
-        assert made[::-1] == latest
-        assert made == earliest
+        assert several[::-1] == latest
+        assert several == earliest
 
 
 async def test_files_of_other_tenants_are_not_found(tmp_path: Path) -> None:
@@ -70,60 +63,51 @@ async def test_files_of_other_tenants_are_not_found(tmp_path: Path) -> None:
         assert (await theirs.batches.list()).data == []
 
 
-@pytest.mark.parametrize("size", [1024, 1025])
-async def test_a_file_may_be_as_large_as_declared(tmp_path: Path, size: int) -> None:
-    """A file of exactly the limit is stored, one byte more is refused, and nothing of it stays."""
-    async with RunningBatches(tmp_path, declare(NOWHERE, batch={"file_bytes": 1024})) as batches:
-        upload = batches.client().files.create(file=("in.jsonl", b"x" * size), purpose="batch")
-
-        if size == 1024:
-            assert (await upload).bytes == size
-            return
+async def test_bounds_of_files_hold(tmp_path: Path) -> None:
+    """A file may be as large as declared, and a tenant may store so much; what is refused leaves nothing behind."""
+    other_key, other = new_key("other")
+    bounds = {"file_bytes": 1024, "stored_bytes": 2048}
+    declaration = declare(NOWHERE, tenants={"default": {}, "other": {}}, batch=bounds)
+    async with RunningBatches(tmp_path, declaration, (other,)) as batches:
+        client = batches.client()
         with pytest.raises(openai.APIStatusError) as caught:
-            await upload
+            await client.files.create(file=("in.jsonl", b"x" * 1025), purpose="batch")
         assert (caught.value.status_code, caught.value.code) == (413, "body_too_large")
         assert list((batches.folder / "files").iterdir()) == []
 
+        first = await client.files.create(file=("1", b"x" * 1024), purpose="batch")
+        await client.files.create(file=("2", b"x" * 1000), purpose="batch")
+        with pytest.raises(openai.RateLimitError) as caught:
+            await client.files.create(file=("3", b"x" * 25), purpose="batch")
+        assert caught.value.code == "quota_exhausted"
+        assert caught.value.response.headers["x-should-retry"] == "false"
+        await batches.client(other_key).files.create(file=("3", b"x" * 25), purpose="batch")
+        await client.files.delete(first.id)
+        await client.files.create(file=("3", b"x" * 25), purpose="batch")
 
-async def test_an_upload_far_over_the_limit_is_cut_off(tmp_path: Path) -> None:
-    """An endless upload is refused at its head where it says its length, and after the limit where it does not."""
+        await _check_endless(batches)
+
+
+async def _check_endless(batches: RunningBatches) -> None:
+    """Refused at its head where it says its length, and after the limit where it does not."""
 
     async def endless():
         while True:
             yield b"x" * 65536
 
-    async with RunningBatches(tmp_path, declare(NOWHERE, batch={"file_bytes": 1024})) as batches:
-        headers = {"authorization": f"Bearer {batches.gateway.key}", "content-type": "multipart/form-data; boundary=b"}
-        async with httpx.AsyncClient(base_url=batches.gateway.url, headers=headers) as client:
-            try:
-                assert (await client.post("/v1/files", content=endless())).status_code == 413
-            except httpx.TransportError:
-                pass  # cut off while it was still sending: it may not get to read why
-            said = await client.post("/v1/files", content=b"x" * 200_000)
-        assert said.status_code == 413
-        assert (await batches.gateway.wait_idle()).in_flight == 0
-
-
-async def test_a_tenant_may_store_so_many_bytes(tmp_path: Path) -> None:
-    """Over its bytes a tenant is refused until it deletes something; others are not concerned."""
-    other_key, other = new_key("other")
-    declaration = declare(NOWHERE, tenants={"default": {}, "other": {}}, batch={"stored_bytes": 2048})
-    async with RunningBatches(tmp_path, declaration, (other,)) as batches:
-        client = batches.client()
-        first = await client.files.create(file=("1", b"x" * 2000), purpose="batch")
-
-        with pytest.raises(openai.RateLimitError) as caught:
-            await client.files.create(file=("2", b"x" * 49), purpose="batch")
-
-        assert caught.value.code == "quota_exhausted"
-        assert caught.value.response.headers["x-should-retry"] == "false"
-        await batches.client(other_key).files.create(file=("2", b"x" * 49), purpose="batch")
-        await client.files.delete(first.id)
-        await client.files.create(file=("2", b"x" * 49), purpose="batch")
+    headers = {"authorization": f"Bearer {batches.gateway.key}", "content-type": "multipart/form-data; boundary=b"}
+    async with httpx.AsyncClient(base_url=batches.gateway.url, headers=headers) as client:
+        try:
+            assert (await client.post("/v1/files", content=endless())).status_code == 413
+        except httpx.TransportError:
+            pass  # cut off while it was still sending: it may not get to read why
+        said = await client.post("/v1/files", content=b"x" * 200_000)
+    assert said.status_code == 413
+    assert (await batches.gateway.wait_idle()).in_flight == 0
 
 
 async def test_forms_that_are_no_files_are_refused(tmp_path: Path) -> None:
-    """A missing file, another purpose, or a broken form is answered with what is wrong."""
+    """A missing file, another purpose, or a broken form is answered with what is wrong; 503 while nobody stores."""
     async with RunningBatches(tmp_path, declare(NOWHERE)) as batches:
         headers = {"authorization": f"Bearer {batches.gateway.key}"}
         async with httpx.AsyncClient(base_url=batches.gateway.url, headers=headers) as client:
@@ -139,16 +123,10 @@ async def test_forms_that_are_no_files_are_refused(tmp_path: Path) -> None:
                 assert said in answer.json()["error"]["message"]
         assert list((batches.folder / "files").iterdir()) == []
 
-
-async def test_without_the_batch_process_the_caller_is_told_to_retry(tmp_path: Path) -> None:
-    """While the batch process is away, files answer 503; inference does not notice."""
-    async with RunningBatches(tmp_path, declare(NOWHERE)) as batches:
         await batches.stop()
         batches.gateway.settings.batch_socket.unlink()
-
         with pytest.raises(openai.InternalServerError) as caught:
             await batches.client().files.list()
-
         assert (caught.value.status_code, caught.value.code) == (503, "store_unavailable")
         assert (await batches.gateway.wait_idle()).in_flight == 0
 

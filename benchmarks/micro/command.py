@@ -71,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
     for kind in chosen.scenarios.split(","):
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, tempfile.TemporaryDirectory() as folder:
             callers = {"limits": chosen.limits, "tenants": chosen.tenants, "keys": chosen.keys, "places": chosen.places}
-            cost, calls = runner.run(_measure(kind, Path(folder), chosen.batches, callers))
+            cost, calls = runner.run(measure(kind, Path(folder), chosen.batches, callers))
         costs.append(cost)
         print(cost, flush=True)
         for name, count in sorted(calls.items(), key=lambda pair: -pair[1])[: chosen.callees]:
@@ -81,12 +81,15 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-async def _measure(kind: str, folder: Path, batches: int, callers: dict[str, Any]) -> tuple[Cost, dict[str, float]]:
-    backends = next(traffic.backends for traffic in all_traffic("") if traffic.kind == kind)
-    async with local_gateway(folder, backends=backends, **callers) as gateway:
+async def measure(kind: str, folder: Path, batches: int, callers: dict[str, Any]) -> tuple[Cost, dict[str, float]]:
+    """Run one scenario. `callers`: as `local_gateway` takes it. Returns its cost, and calls by name."""
+    declared = next(traffic for traffic in all_traffic("") if traffic.kind == kind)
+    backends = declared.backends
+    own = {name: value for name in ("limits", "places") if (value := getattr(declared, name)) is not None}
+    async with local_gateway(folder, backends=backends, **(callers | own)) as gateway:
         traffic = next(traffic for traffic in all_traffic(gateway.key) if traffic.kind == kind)
         rounds = traffic.requests_per_batch // len(gateway.callers)
-        for _ in range(3):  # connects, then warms every specialised instruction
+        for _ in range(2 + 2 * backends):  # connects to all, then warms every specialised instruction
             await _connect(gateway, traffic)
         gc.collect()
         gc.freeze()

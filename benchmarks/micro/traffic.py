@@ -19,6 +19,10 @@ class Traffic:
     """In the reads in which it arrives."""
     answer: tuple[bytes, ...]
     backends: int = 1
+    limits: str | None = None
+    """What is declared of the callers, a key of `gateway.TENANCY`; None: as `--limits` says."""
+    places: int | None = None
+    """Places of each endpoint's queue; None: as `--places` says."""
     requests_per_batch: int = 640
     per: str = "request"
     units: int = 1
@@ -30,7 +34,12 @@ def all_traffic(key: str) -> tuple[Traffic, ...]:
     whole = (_whole_answer(),)
     return (
         Traffic(kind="small", request=_request(key, 450), answer=whole),
+        Traffic(kind="no-limits", request=_request(key, 450), answer=whole, limits="none"),
+        Traffic(kind="many-limits", request=_request(key, 450), answer=whole, limits="many"),
+        Traffic(kind="queue-bounds", request=_request(key, 450), answer=whole, places=1000),
         Traffic(kind="four-backends", request=_request(key, 450), answer=whole, backends=4),
+        Traffic(kind="8-backends", request=_request(key, 450), answer=whole, backends=8),
+        Traffic(kind="64-backends", request=_request(key, 450), answer=whole, backends=64),
         Traffic(kind="prompt-32k", request=_request(key, 32_000), answer=whole),
         Traffic(kind="prompt-256k", request=_request(key, 256_000), answer=whole, requests_per_batch=160),
         Traffic(

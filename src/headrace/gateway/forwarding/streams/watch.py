@@ -103,12 +103,16 @@ class Usage(msgspec.Struct):
         """In our words."""
         details = self.prompt_tokens_details or self.input_tokens_details
         cached = details.cached_tokens if details else self.cache_read_input_tokens
+        input_tokens = self.prompt_tokens if self.prompt_tokens is not None else self._whole_input()
         output_tokens = self.completion_tokens if self.completion_tokens is not None else self.output_tokens
-        return TokenUsage(
-            input_tokens=_believed(self.prompt_tokens if self.prompt_tokens is not None else self._whole_input()),
-            output_tokens=_believed(output_tokens),
-            cached_input_tokens=_believed(cached),
-        )
+        # A count must be one that can be: quotas would give back what is below nothing, and no ledger holds any number.
+        if input_tokens is not None and not 0 <= input_tokens <= COUNT_MOST:
+            input_tokens = None
+        if output_tokens is not None and not 0 <= output_tokens <= COUNT_MOST:
+            output_tokens = None
+        if cached is not None and not 0 <= cached <= COUNT_MOST:
+            cached = None
+        return TokenUsage(input_tokens=input_tokens, output_tokens=output_tokens, cached_input_tokens=cached)
 
     def _whole_input(self) -> int | None:
         """Anthropic's `input_tokens` leaves out what was read from the cache or written to it; OpenAI's is the whole.
@@ -118,11 +122,6 @@ class Usage(msgspec.Struct):
         if self.input_tokens is None:
             return None
         return self.input_tokens + (self.cache_read_input_tokens or 0) + (self.cache_creation_input_tokens or 0)
-
-
-def _believed(count: int | None) -> int | None:
-    """A count that can be one: quotas would give back what is below nothing, and no ledger holds any number."""
-    return count if count is not None and 0 <= count <= COUNT_MOST else None
 
 
 def watch_for(request: InferenceRequest, bar: ResumeBar | None = ResumeBar.OFF) -> StreamWatch:

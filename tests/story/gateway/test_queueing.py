@@ -263,6 +263,50 @@ async def test_the_ladder_is_taken_before_a_request_is_refused(tmp_path: Path) -
             assert {record["requested_model"] for record in records} == {"m"}
 
 
+async def _never(engine: ScriptedEngine, request: Seen, writer: asyncio.StreamWriter) -> None:
+    await asyncio.Event().wait()
+
+
+async def test_a_cheaper_model_that_cannot_help_is_no_way_out(tmp_path: Path) -> None:
+    """While it has no endpoint, or its own queue is full, a request waits for the model that was asked for."""
+    steps = [{"step": "cheaper_model", "models": ["m"], "model": "small"}, {"step": "shorten", "output_tokens": 7}]
+    desk, small = Desk(), ScriptedEngine()
+    async with desk.engine, small:
+        pools = {
+            "p": remote_pool(desk.engine.url, queue={"sequences": 1}),
+            "s": remote_pool(small.url, model="small", queue={"sequences": 1, "pool_requests": 0}),
+        }
+        declaration = declare(pools, models={"m": {}, "small": {}}, tenants={"default": {"degrade": steps}})
+        async with RunningGateway(tmp_path, declaration) as desk.gateway:
+            await desk.gateway.wait_ready(endpoints=2)
+            small.scripts["hold"] = _never
+            tasks = [desk.send("first")]
+            await desk.wait_seen(1)
+            body = post(chat("script:hold", model="small"), desk.gateway.key)
+            kept = asyncio.ensure_future(ask(desk.gateway.port, body))
+            async with asyncio.timeout(20):
+                while not small.open_requests:
+                    await asyncio.sleep(0.01)
+            tasks.append(desk.send("full"))
+            await desk.wait_waiting(1)
+            await small.stop()
+            assert (await kept).status == 502
+            async with asyncio.timeout(20):
+                while {one.pool: one.state for one in (await desk.gateway.status()).endpoints}["s"] in (
+                    "ready",
+                    "busy",
+                ):
+                    await asyncio.sleep(0.01)
+            tasks.append(desk.send("dead"))
+            await desk.wait_waiting(2)
+            desk.serve(3)
+            answers = await asyncio.gather(*tasks)
+            assert [answer.status for answer in answers] == [200, 200, 200]
+            marks = [answer.headers.get("x-headrace-degraded") for answer in answers]
+            assert marks == [None, "output_tokens=7", "output_tokens=7"]
+            await desk.gateway.wait_idle()
+
+
 async def test_a_reload_keeps_those_who_wait(tmp_path: Path) -> None:
     """A plan with more places starts those who wait at once; none is lost."""
     async with a_desk(tmp_path, {"sequences": 1}) as desk:

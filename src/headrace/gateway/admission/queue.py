@@ -163,26 +163,32 @@ class AdmissionQueue:
             wait_s = queue.lane.expected_wait_s(ticket.flow, now)
             step = degrade(caller.degrade, request.requested_model, request.output_limit_tokens, wait_s)
             cheaper = self._cheaper(ticket, step, caller)
-            if cheaper is not None:
-                return self._enter_cheaper(cheaper, ticket, step, caller, now)
+            entered = None if cheaper is None else self._enter_cheaper(cheaper, ticket, step, caller, now)
+            if entered is not None:
+                return entered
             if step.is_refused:
                 raise _ladder_refusal(queue, now)
             if step.output_tokens is not None and ticket.group is not None:
-                _note_degraded(ticket, request.with_output_limit(step.output_tokens), step, "output_tokens")
+                shortened = Degraded(output_tokens=step.output_tokens)
+                _note_degraded(ticket, request.with_output_limit(step.output_tokens), shortened, "output_tokens")
         refused = queue.lane.enter(ticket, now)
         if refused is not None:
             raise refusal_of(queue, ticket, refused)
         return ticket
 
     def _cheaper(self, ticket: GatewayTicket, step: Degraded, caller: Caller) -> ModelQueue | None:
-        """The queue of the cheaper model, where the request can be sent there: not one in an engine's own words."""
+        """The queue of the cheaper model, where the request can be sent there: not one in an engine's own words, and
+        not while none of its endpoints is up.
+        """
         if step.model is None or ticket.group is None or not caller.may_use(step.model):
             return None
-        return self._queues.get(step.model)
+        is_up = any(endpoint.is_usable for endpoint in self.endpoints_of(step.model))
+        return self._queues.get(step.model) if is_up else None
 
     def _enter_cheaper(
         self, queue: ModelQueue, before: GatewayTicket, step: Degraded, caller: Caller, now: float
-    ) -> GatewayTicket:
+    ) -> GatewayTicket | None:
+        """Let it in there; None where that is no way out either, and it had better wait where it is."""
         assert step.model is not None
         request = before.request.for_model(step.model)
         if step.output_tokens is not None:
@@ -190,15 +196,18 @@ class AdmissionQueue:
         flow = queue.lane.flow(caller.tenant, request.request_class, caller.weight)
         ticket = GatewayTicket(flow, now, request.estimated_input_tokens, len(request.body), before.deadline_mono_s)
         ticket.request, ticket.queue, ticket.held, ticket.degraded = request, queue, None, None
-        ticket.group, ticket.key = queue.finder.group(request), before.key
-        before.queue.degraded["model"] = before.queue.degraded.get("model", 0) + 1
         ticket.degraded = step
-        claim = queue.lane.try_start(ticket, now)
+        try:
+            ticket.group, ticket.key = queue.finder.group(request), before.key
+            claim = queue.lane.try_start(ticket, now)
+        except RequestError:  # none of its endpoints takes this one
+            return None
         if claim is not None:
             ticket.claim = claim
             queue.running[ticket] = None
-        elif (refused := queue.lane.enter(ticket, now)) is not None:
-            raise refusal_of(queue, ticket, refused)
+        elif queue.lane.enter(ticket, now) is not None:
+            return None
+        before.queue.degraded["model"] = before.queue.degraded.get("model", 0) + 1
         return ticket
 
     # --- clocks

@@ -47,9 +47,8 @@ def degrade(
         if wait_s < step.from_wait_s or (step.models is not None and model not in step.models):
             continue
         if step.kind is DegradeKind.SHORTEN and step.output_tokens is not None:
-            least = min(step.output_tokens, output_limit_tokens or step.output_tokens)
-            if least != output_limit_tokens:
-                output_tokens = least
+            if output_limit_tokens is None or step.output_tokens < output_limit_tokens:
+                output_tokens = step.output_tokens
         elif step.kind is DegradeKind.CHEAPER_MODEL and step.model is not None and step.model != model:
             cheaper = step.model
         elif step.kind is DegradeKind.REFUSE:

@@ -27,6 +27,8 @@ def test_a_short_answer_is_not_lengthened():
     """A request that asks for less than the ladder's limit keeps its own."""
     assert degrade(LADDER, "large", 50, 5.0) is AS_IT_IS
     assert degrade(LADDER, "large", 101, 5.0).output_tokens == 100
+    assert degrade(LADDER, "large", 100, 5.0) is AS_IT_IS
+    assert degrade(LADDER, "large", 0, 5.0) is AS_IT_IS
 
 
 def test_steps_hold_for_their_models_only():

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import gc
 import json
+import os
 import sys
 import tempfile
 import time
@@ -20,6 +21,7 @@ from benchmarks.interpreter import read_interpreter
 from benchmarks.micro import routing
 from benchmarks.micro.gateway import TENANCY, LocalGateway, local_gateway
 from benchmarks.micro.traffic import Traffic, all_traffic
+from headrace.fleet.deploy.worker_process import ALLOCATION
 
 CALLS_OVER = 3
 """Rounds over which calls are counted: the count is the same for each."""
@@ -64,6 +66,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--keys", type=int, default=1, help="known keys (default 1)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE")
     chosen = parser.parse_args(arguments)
+    if not ALLOCATION.keys() <= os.environ.keys():  # read by the C library when a process begins
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**ALLOCATION, **os.environ})
     python = read_interpreter(Path(sys.executable))
     print(f"Python {python.version}, {python.build}", flush=True)
     print(HEADINGS)

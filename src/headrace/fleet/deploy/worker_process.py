@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -41,6 +42,11 @@ REPLY_S = 10.0
 LINE_BYTES = 64 << 20
 """Longest reply line; metrics text of a large fleet is far below."""
 GATEWAY_MODULE = ("-m", "headrace.gateway")
+ALLOCATION = MappingProxyType({"MALLOC_MMAP_THRESHOLD_": "4194304", "MALLOC_TRIM_THRESHOLD_": "33554432"})
+"""For glibc: the memory of bodies is used again, blocks of up to 4 MiB, 32 MiB of them unused, rather than given back
+and fetched anew page by page. Measured (`python -m benchmarks micro`): a request of 256 KB takes 140 to 165 us of CPU;
+left to itself 140 to 290, depending on what else lies in memory. What the environment says goes before.
+"""
 
 
 class WorkerLostError(Exception):
@@ -216,7 +222,8 @@ def start_worker(
     socket_path = settings.worker_socket(serial)
     socket_path.unlink(missing_ok=True)
     argv = [sys.executable, *module, "--worker", str(serial), "--listen-fd", str(listen_fd)]
-    env = {**os.environ, "HEADRACE_STATE_DIR": str(settings.state_dir), "HEADRACE_CACHE_DIR": str(settings.cache_dir)}
+    folders = {"HEADRACE_STATE_DIR": str(settings.state_dir), "HEADRACE_CACHE_DIR": str(settings.cache_dir)}
+    env = {**ALLOCATION, **os.environ, **folders}
     output = os.open(settings.log_dir / "gateway.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         os.set_inheritable(listen_fd, True)

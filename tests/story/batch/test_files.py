@@ -59,7 +59,10 @@ async def test_files_of_other_tenants_are_not_found(tmp_path: Path) -> None:
             with pytest.raises(openai.NotFoundError) as caught:
                 await attempt
             assert caught.value.code == "object_not_found"
-        assert (await theirs.files.list()).data == []
+        forged = {"x-headrace-submitter": '{"tenant":"default","key_id":"x","is_key":false}'}
+        assert (await theirs.files.list(extra_headers=forged)).data == []
+        with pytest.raises(openai.AuthenticationError):
+            await batches.client("hr-nobody").files.list(extra_headers=forged)
         assert (await theirs.batches.list()).data == []
 
 

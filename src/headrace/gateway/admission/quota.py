@@ -30,7 +30,7 @@ from headrace.gateway.admission.core.refusal import refusal
 from headrace.gateway.admission.gpu_clock import GpuClock
 
 INTERACTIVE, OFFLINE = RequestClass.INTERACTIVE, RequestClass.OFFLINE
-EMBEDDINGS = ApiDialect.EMBEDDINGS
+EMBEDDINGS, COMPLETIONS = ApiDialect.EMBEDDINGS, ApiDialect.COMPLETIONS
 PURSES_MOST = 100_000
 """Callers whose purses are kept ready; beyond it all are made anew. Chosen: ten times the keys of a large instance."""
 _decode_choices = msgspec.json.Decoder(int | None).decode
@@ -228,7 +228,7 @@ class Quota:
         if len(self._tickets) >= self._limit:
             message = f"the gateway has {len(self._tickets)} requests in work, its limit (gateway.limits.in_flight)"
             raise RequestError(ErrorCode.SATURATED, message)
-        choices = choices_of(request) if "n" in request.fields else 1
+        choices = choices_of(request) if "n" in request.fields or request.dialect is COMPLETIONS else 1
         limit = request.output_limit_tokens
         output_tokens = self._expected_output(request, purse, choices) if limit is None else limit * choices
         amounts = self._amounts(request, purse, output_tokens)
@@ -370,14 +370,30 @@ class Quota:
 
 
 def choices_of(request: InferenceRequest) -> int:
-    """How many answers the request asks for (`n`); what is no number is the engine's to refuse."""
-    raw = request.fields.get("n")
-    if raw is None:
-        return 1
+    """How many answers the request asks for: `n`, of each prompt where completions are asked for with several.
+
+    What is no number is the engine's to refuse.
+    """
+    fields = request.fields
+    choices = _number(fields.get("n"))
+    if request.dialect is COMPLETIONS:
+        choices = max(choices, _number(fields.get("best_of"))) * _prompts(fields.get("prompt"))
+    return choices
+
+
+def _number(raw: msgspec.Raw | None) -> int:
     try:
-        return max(_decode_choices(raw) or 1, 1)
+        return 1 if raw is None else max(_decode_choices(raw) or 1, 1)
     except msgspec.MsgspecError:
         return 1
+
+
+def _prompts(raw: msgspec.Raw | None) -> int:
+    """Texts, or lists of tokens; one list of tokens is one prompt."""
+    if raw is None or not bytes(raw).startswith(b"["):
+        return 1
+    prompts: list[object] = msgspec.json.decode(raw)
+    return len(prompts) if prompts and isinstance(prompts[0], str | list) else 1
 
 
 def _levels(plan: TenancyPlan) -> Iterator[tuple[tuple[Level, str], LimitSet]]:

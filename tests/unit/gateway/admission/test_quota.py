@@ -235,3 +235,24 @@ def test_slots_of_a_limit_that_is_taken_away_and_put_back() -> None:
     for ticket in tickets:
         settle(quota, ticket)
     assert used(quota, Unit.CONCURRENT_REQUESTS) == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "answers"),
+    [
+        ({"prompt": "a"}, 1),
+        ({"prompt": ["a", "b", "c"]}, 3),
+        ({"prompt": [1, 2, 3]}, 1),
+        ({"prompt": [[1, 2], [3]], "n": 4}, 8),
+        ({"prompt": ["a", "b"], "n": 2, "best_of": 5}, 10),
+        ({"prompt": [], "best_of": "many"}, 1),
+        ({"prompt": {"a": 1}}, 1),
+    ],
+)
+def test_every_prompt_of_completions_has_its_answers(fields: dict[str, Any], answers: int) -> None:
+    """One request with many prompts passes no limit of output that as many requests would not."""
+    quota = quota_of(tenant={"limits": {"output_tokens_per_min": 1000}})
+    ticket = reserve(quota, request_of(limit=50, dialect=ApiDialect.COMPLETIONS, fields=fields))
+    assert used(quota, Unit.OUTPUT_TOKENS_PER_MIN) == 50 * answers
+    settle(quota, ticket)
+    assert used(quota, Unit.OUTPUT_TOKENS_PER_MIN) == 20

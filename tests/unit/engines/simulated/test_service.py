@@ -344,3 +344,25 @@ async def test_bodies_that_make_no_sense_are_answered():
             assert answer.status_code == 400, (fields, answer.text)
         assert (await client.get("/nowhere")).status_code == 404
         await chat(client, max_tokens=1)
+
+
+async def test_tools_and_template_arguments_are_part_of_the_prompt():
+    """As in real templates: they count as input, and of tools in another order nothing is found cached."""
+    tools = [
+        {"type": "function", "function": {"name": name, "description": "Look it up in the books. " * 20}}
+        for name in ("corn", "flour")
+    ]
+    async with serving(simulated()) as (_, client):
+        bare = (await chat(client, max_tokens=1))["usage"]["prompt_tokens"]
+        asked: list[dict[str, Any]] = [
+            {"tools": tools},
+            {"tools": tools},
+            {"tools": tools[::-1]},
+            {"tools": tools, "chat_template_kwargs": {"enable_thinking": False}},
+        ]
+        told = [(await chat(client, max_tokens=1, **fields))["usage"] for fields in asked]
+        assert told[0]["prompt_tokens"] > bare + 200
+        assert told[3]["prompt_tokens"] > told[0]["prompt_tokens"]
+        cached = [usage["prompt_tokens_details"]["cached_tokens"] for usage in told]
+        assert cached[1] > 250
+        assert (cached[0], cached[2], cached[3]) == (0, 0, 0)

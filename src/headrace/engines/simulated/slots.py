@@ -29,9 +29,9 @@ class Slots:
         self._slots[slot] = Slot(tokens=tokens, is_restored=bool(tokens))
 
     def note_end(self, generation: Generation, choice: Choice) -> None:
-        """A choice has ended: its slot holds prompt and answer now."""
+        """A choice has ended: its slot holds prompt and answer now, but for the last token, which was never fed."""
         if (slot := self._of(generation)) is not None:
-            slot.tokens = [*choice.prompt.tokens, *encode(choice.answer.text(0, choice.sent_tokens))]
+            slot.tokens = [*choice.prompt.tokens, *encode(choice.answer.text(0, max(choice.sent_tokens - 1, 0)))]
             slot.is_restored = False
 
     def take_restored(self, generation: Generation) -> int:

@@ -1,0 +1,77 @@
+"""llama.cpp's words of a hand-over: slots saved to files and restored. Source: b11549 (xllamacpp 2026.10), run."""
+
+from urllib.parse import quote
+
+import msgspec
+
+from headrace.engines.handover import LegRequest, TensorRule
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int
+
+
+class _Answer(msgspec.Struct):
+    usage: _Usage
+
+
+class _Saved(msgspec.Struct):
+    n_saved: int
+
+
+class _Restored(msgspec.Struct):
+    n_restored: int
+
+
+class LlamacppHandover:
+    """See `handover.SlotWords`."""
+
+    tensor_rule = TensorRule.EQUAL
+
+    def pin(self, slot: int) -> LegRequest:
+        """See `handover.SlotWords`."""
+        return LegRequest(fields={"id_slot": slot, "cache_prompt": True})
+
+    def prefill(self, slot: int) -> LegRequest:
+        """See `handover.SlotWords`. The one token that it generates is not in the slot: only tokens fed are."""
+        fields = {"id_slot": slot, "cache_prompt": True, "stream": False, "max_tokens": 1}
+        return LegRequest(
+            fields=fields, dropped=frozenset({"stream_options", "max_completion_tokens", "n_predict", "min_tokens"})
+        )
+
+    def read_prompt_tokens(self, body: bytes) -> int | None:
+        """See `handover.SlotWords`."""
+        try:
+            return msgspec.json.decode(body, type=_Answer).usage.prompt_tokens
+        except msgspec.MsgspecError:
+            return None
+
+    def save(self, slot: int, file_name: str) -> LegRequest:
+        """See `handover.SlotWords`. It waits until the slot is idle."""
+        return _slot_call(slot, "save", {"filename": file_name})
+
+    def read_saved(self, body: bytes) -> int | None:
+        """See `handover.SlotWords`."""
+        try:
+            return msgspec.json.decode(body, type=_Saved).n_saved
+        except msgspec.MsgspecError:
+            return None
+
+    def restore(self, slot: int, file_name: str) -> LegRequest:
+        """See `handover.SlotWords`."""
+        return _slot_call(slot, "restore", {"filename": file_name})
+
+    def read_restored(self, body: bytes) -> int | None:
+        """See `handover.SlotWords`."""
+        try:
+            return msgspec.json.decode(body, type=_Restored).n_restored
+        except msgspec.MsgspecError:
+            return None
+
+    def erase(self, slot: int) -> LegRequest:
+        """See `handover.SlotWords`."""
+        return _slot_call(slot, "erase", {})
+
+
+def _slot_call(slot: int, action: str, fields: dict[str, object]) -> LegRequest:
+    return LegRequest(path=f"/slots/{slot}?action={quote(action)}", fields=fields)

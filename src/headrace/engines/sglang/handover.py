@@ -1,0 +1,23 @@
+"""SGLang's words of a hand-over. Source: srt/disaggregation and srt/entrypoints of 0.5.23, run on CPU."""
+
+from headrace.engines.handover import LegRequest, TensorRule
+
+
+class SglangHandover:
+    """See `handover.RoomWords`."""
+
+    tensor_rule = TensorRule.EQUAL
+    """Stricter than SGLang may be: nothing else was run."""
+
+    def leg(self, attempt_id: str, *, room: int, host: str, port: int) -> LegRequest:
+        """See `handover.RoomWords`. A leg without a room is refused."""
+        fields = {"bootstrap_host": host, "bootstrap_port": port, "bootstrap_room": room, "rid": attempt_id}
+        return LegRequest(fields=fields)
+
+    def abort(self, attempt_id: str) -> LegRequest:
+        """See `handover.RoomWords`. Whole answers notice a closed connection only after 3 s."""
+        return LegRequest(path="/abort_request", fields={"rid": attempt_id})
+
+    def is_transfer_error(self, body: bytes) -> bool:
+        """See `handover.RoomWords`. Seen: 500 with this name 15 s after the prefill engine had died."""
+        return b"KVTransferError" in body

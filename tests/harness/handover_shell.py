@@ -1,0 +1,163 @@
+"""The shell of a disaggregated request over real sockets: it does what the playbook says, and decides nothing."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import msgspec
+
+from headrace.gateway.routing.disaggregation.core.events import (
+    Action,
+    CancelLeg,
+    ClaimDecode,
+    DecodeClaimed,
+    End,
+    Event,
+    FirstTokenArrived,
+    FreeHeld,
+    FreeSlot,
+    HandoverEnd,
+    Leg,
+    LegAnswered,
+    LegLost,
+    LegOverdue,
+    LegRefused,
+    RemoveFile,
+    SendLeg,
+    Side,
+)
+from headrace.gateway.routing.disaggregation.core.playbook import Playbook
+from headrace.gateway.routing.disaggregation.core.slot_book import SlotBook
+
+PATH = "/v1/chat/completions"
+WHOLE = {"stream": False, "stream_options": None}
+
+
+class _Delta(msgspec.Struct):
+    content: str | None = None
+
+
+class _Choice(msgspec.Struct):
+    delta: _Delta
+
+
+class _Cached(msgspec.Struct):
+    cached_tokens: int = 0
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens_details: _Cached | None = None
+
+
+class _Event(msgspec.Struct):
+    choices: list[_Choice] = []
+    usage: _Usage | None = None
+
+
+@dataclass(kw_only=True)
+class Shell:
+    """One request. `whole_url` answers it where the hand-over fails."""
+
+    urls: Mapping[Side, str]
+    whole_url: str
+    asked: Mapping[str, object]
+    folder: Path | None = None
+    """Where slots are saved."""
+    books: Mapping[Side, SlotBook] = field(default_factory=dict[Side, SlotBook])
+    before_leg: Callable[[Leg], None] = lambda _: None
+    """What goes wrong just before a leg is sent."""
+    sent: list[Leg] = field(default_factory=list[Leg])
+    whole_fields: Mapping[str, object] = field(default_factory=dict[str, object])
+    """What the whole request has beside what was asked."""
+    text: str = ""
+    cached_tokens: int = 0
+    """What decode says it had of the prompt."""
+    took_s: float = 0.0
+
+    async def run(self, playbook: Playbook) -> End:
+        """Drive `playbook` to its end, and past it: the whole answer is in `text`."""
+        started_mono_s = time.monotonic()
+        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._tasks: dict[Leg, asyncio.Task[None]] = {}
+        self._timers: list[asyncio.TimerHandle] = []
+        async with httpx.AsyncClient(timeout=60) as client:
+            self._client = client
+            freed = [await self._do(action) for action in playbook.start(time.monotonic())]
+            while playbook.end is None:
+                event = await self._events.get()
+                freed += [await self._do(action) for action in playbook.on(event, time.monotonic())]
+            self.took_s = time.monotonic() - started_mono_s
+            for timer in self._timers:
+                timer.cancel()
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+            await asyncio.gather(*[task for task in freed if task is not None], return_exceptions=True)
+            if playbook.end.how is HandoverEnd.FELL_BACK:
+                self.text = (await self._ask_whole())["choices"][0]["message"]["content"]
+        return playbook.end
+
+    async def _ask_whole(self) -> dict[str, list[dict[str, dict[str, str]]]]:
+        answer = await self._client.post(self.whole_url + PATH, json={**self.asked, **WHOLE, **self.whole_fields})
+        return answer.raise_for_status().json()
+
+    async def _do(self, action: Action) -> "asyncio.Task[None] | None":
+        match action:
+            case SendLeg():
+                self.sent.append(action.leg)
+                self.before_leg(action.leg)
+                self._tasks[action.leg] = asyncio.ensure_future(self._leg(action))
+                loop = asyncio.get_running_loop()
+                self._timers.append(loop.call_later(action.within_s, self._events.put_nowait, LegOverdue(action.leg)))
+            case CancelLeg():
+                self._tasks[action.leg].cancel()
+            case ClaimDecode():
+                slot = self.books[Side.DECODE].try_claim() if self.books else None
+                self._events.put_nowait(DecodeClaimed(slot))
+            case FreeHeld():
+                return asyncio.ensure_future(self._call(action))
+            case FreeSlot():
+                self.books[action.side].free(action.slot)
+            case RemoveFile():
+                assert self.folder is not None
+                (self.folder / action.name).unlink(missing_ok=True)
+            case End():
+                pass
+        return None
+
+    async def _call(self, action: FreeHeld) -> None:
+        try:
+            body = action.request.body(b"")
+            await self._client.post(self.urls[action.side] + (action.request.path or ""), content=body, timeout=2)
+        except httpx.TransportError:
+            pass
+
+    async def _leg(self, send: SendLeg) -> None:
+        url = self.urls[send.leg.side] + (send.request.path or PATH)
+        body = send.request.body(msgspec.json.encode(dict(self.asked)))
+        headers = {"content-type": "application/json", **send.request.headers}
+        try:
+            async with self._client.stream("POST", url, content=body, headers=headers) as answer:
+                if answer.status_code >= 300:
+                    self._events.put_nowait(LegRefused(send.leg, answer.status_code, await answer.aread()))
+                    return
+                content = await self._decode(answer) if send.leg is Leg.DECODE else await answer.aread()
+        except httpx.TransportError:
+            self._events.put_nowait(LegLost(send.leg))
+            return
+        self._events.put_nowait(LegAnswered(send.leg, content))
+
+    async def _decode(self, answer: httpx.Response) -> bytes:
+        async for line in answer.aiter_lines():
+            if not line.startswith("data: {"):
+                continue
+            event = msgspec.json.decode(line.removeprefix("data: "), type=_Event)
+            choices = event.choices
+            if event.usage is not None and event.usage.prompt_tokens_details is not None:
+                self.cached_tokens = event.usage.prompt_tokens_details.cached_tokens
+            if choices and choices[0].delta.content:
+                if not self.text:
+                    self._events.put_nowait(FirstTokenArrived())
+                self.text += choices[0].delta.content
+        return b""

@@ -1,0 +1,153 @@
+"""Slots through files: each step, each failure, and what is freed and removed."""
+
+import pytest
+
+from headrace.engines.llamacpp.handover import LlamacppHandover
+from headrace.gateway.routing.disaggregation.core.events import (
+    Action,
+    CallerLeft,
+    CancelLeg,
+    ClaimDecode,
+    DecodeClaimed,
+    DecodeUnavailable,
+    End,
+    Event,
+    FirstTokenArrived,
+    FreeHeld,
+    FreeSlot,
+    HandoverEnd,
+    HandoverFailure,
+    Leg,
+    LegAnswered,
+    LegLost,
+    LegOverdue,
+    LegRefused,
+    RemoveFile,
+    SendLeg,
+    Side,
+)
+from headrace.gateway.routing.disaggregation.core.playbook import Expected
+from headrace.gateway.routing.disaggregation.core.slot_playbook import SlotPlaybook, stale_files
+
+WORDS = LlamacppHandover()
+EXPECTED = Expected(prefill_s=2.0, transfer_s=0.5, first_token_s=0.1, bound_s=5.0)
+STEPS: tuple[Event, ...] = (
+    LegAnswered(Leg.PREFILL, b'{"usage":{"prompt_tokens":70}}'),
+    LegAnswered(Leg.SAVE, b'{"n_saved":70}'),
+    DecodeClaimed(2),
+    LegAnswered(Leg.RESTORE, b'{"n_restored":70}'),
+)
+REMOVED = RemoveFile("f.bin")
+
+
+def after(steps: int) -> SlotPlaybook:
+    made = SlotPlaybook(WORDS, EXPECTED, file_name="f.bin", prefill_slot=1)
+    made.start(0.0)
+    for event in STEPS[:steps]:
+        made.on(event, 0.0)
+    return made
+
+
+def distrusted(side: Side, slot: int) -> list[Action]:
+    return [FreeHeld(side, WORDS.erase(slot)), FreeSlot(side, slot)]
+
+
+def test_a_prompt_goes_from_slot_to_slot() -> None:
+    """Prefill, save, restore, decode: prefill's slot is free after the save, the file gone after the restore."""
+    made = SlotPlaybook(WORDS, EXPECTED, file_name="f.bin", prefill_slot=1)
+    made.start(0.0)
+    found = [list(made.on(event, 0.0)) for event in STEPS]
+    assert [SendLeg(Leg.SAVE, WORDS.save(1, "f.bin"), 5.5)] == found[0]
+    assert [FreeSlot(Side.PREFILL, 1), ClaimDecode(5.0)] == found[1]
+    assert [SendLeg(Leg.RESTORE, WORDS.restore(2, "f.bin"), 5.5)] == found[2]
+    assert [REMOVED, SendLeg(Leg.DECODE, WORDS.pin(2), 5.1)] == found[3]
+    made.on(FirstTokenArrived(), 0.1)
+    end = list(made.on(LegAnswered(Leg.DECODE), 1.0))
+    assert [FreeSlot(Side.DECODE, 2), End(HandoverEnd.COMPLETED, leg=Leg.DECODE)] == end
+
+
+@pytest.mark.parametrize(
+    ("steps", "event", "failure", "at_fault", "freed"),
+    [
+        (0, LegRefused(Leg.PREFILL, 503), HandoverFailure.PREFILL_REFUSED, Side.PREFILL, distrusted(Side.PREFILL, 1)),
+        (0, LegLost(Leg.PREFILL), HandoverFailure.PREFILL_LOST, Side.PREFILL, distrusted(Side.PREFILL, 1)),
+        (0, LegAnswered(Leg.PREFILL), HandoverFailure.PREFILL_UNREADABLE, Side.PREFILL, distrusted(Side.PREFILL, 1)),
+        (
+            1,
+            LegRefused(Leg.SAVE, 501),
+            HandoverFailure.TRANSFER_FAILED,
+            Side.PREFILL,
+            [REMOVED, *distrusted(Side.PREFILL, 1)],
+        ),
+        (1, LegLost(Leg.SAVE), HandoverFailure.PREFILL_LOST, Side.PREFILL, [REMOVED, *distrusted(Side.PREFILL, 1)]),
+        (
+            1,
+            LegAnswered(Leg.SAVE, b'{"n_saved":12}'),
+            HandoverFailure.TRANSFER_SHORT,
+            Side.PREFILL,
+            [REMOVED, *distrusted(Side.PREFILL, 1)],
+        ),
+        (2, DecodeUnavailable(), HandoverFailure.DECODE_UNAVAILABLE, Side.DECODE, [REMOVED]),
+        (
+            3,
+            LegRefused(Leg.RESTORE, 400, is_callers_fault=True),
+            HandoverFailure.TRANSFER_FAILED,
+            Side.DECODE,
+            [REMOVED, *distrusted(Side.DECODE, 2)],
+        ),
+        (3, LegLost(Leg.RESTORE), HandoverFailure.DECODE_LOST, Side.DECODE, [REMOVED, *distrusted(Side.DECODE, 2)]),
+        (
+            3,
+            LegAnswered(Leg.RESTORE, b'{"n_restored":69}'),
+            HandoverFailure.TRANSFER_SHORT,
+            Side.DECODE,
+            [REMOVED, *distrusted(Side.DECODE, 2)],
+        ),
+        (4, LegRefused(Leg.DECODE, 500), HandoverFailure.DECODE_REFUSED, Side.DECODE, distrusted(Side.DECODE, 2)),
+        (4, LegLost(Leg.DECODE), HandoverFailure.DECODE_LOST, Side.DECODE, distrusted(Side.DECODE, 2)),
+    ],
+)
+def test_a_step_that_fails_leaves_nothing(
+    steps: int, event: Event, failure: HandoverFailure, at_fault: Side, freed: list[Action]
+) -> None:
+    """The file is removed, the slot erased and given back, and the aggregated way begins in the same step."""
+    expected = [*freed, End(HandoverEnd.FELL_BACK, failure=failure, at_fault=at_fault)]
+    assert expected == list(after(steps).on(event, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("steps", "leg", "failure"),
+    [
+        (0, Leg.PREFILL, HandoverFailure.PREFILL_LATE),
+        (1, Leg.SAVE, HandoverFailure.TRANSFER_LATE),
+        (3, Leg.RESTORE, HandoverFailure.TRANSFER_LATE),
+        (4, Leg.DECODE, HandoverFailure.DECODE_LATE),
+    ],
+)
+def test_a_step_that_hangs_is_cancelled(steps: int, leg: Leg, failure: HandoverFailure) -> None:
+    """Whichever request hangs is closed first."""
+    found = list(after(steps).on(LegOverdue(leg), 9.0))
+    assert found[0] == CancelLeg(leg)
+    assert found[-1] == End(HandoverEnd.FELL_BACK, failure=failure, at_fault=leg.side)
+
+
+def test_a_stream_that_breaks_gives_its_slot_back() -> None:
+    """After the first token it is no fallback, and the slot is free for the resumed stream."""
+    made = after(4)
+    made.on(FirstTokenArrived(), 0.1)
+    found = list(made.on(LegLost(Leg.DECODE), 1.0))
+    assert found[:-1] == distrusted(Side.DECODE, 2)
+    assert isinstance(found[-1], End)
+    assert found[-1].how is HandoverEnd.BROKEN
+
+
+def test_a_caller_that_leaves_during_the_save_leaves_no_file() -> None:
+    """The save is cut, its file removed, its slot given back."""
+    expected = [CancelLeg(Leg.SAVE), REMOVED, *distrusted(Side.PREFILL, 1), End(HandoverEnd.CALLER_LEFT)]
+    assert expected == list(after(1).on(CallerLeft(), 1.0))
+
+
+def test_files_that_nobody_uses_are_found() -> None:
+    """What a cut save wrote after its removal goes once it is old; what is in use stays."""
+    ages_s = {"old.bin": 100.0, "used.bin": 100.0, "fresh.bin": 1.0}
+    assert stale_files(ages_s, {"used.bin"}, older_than_s=60.0) == ["old.bin"]

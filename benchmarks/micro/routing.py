@@ -16,7 +16,7 @@ from headrace.declaration.routing_plan import compile_model_routing
 from headrace.domain.request import RequestClass
 from headrace.gateway.routing.core.candidate import Candidate, PoolSpeed
 from headrace.gateway.routing.core.chain import PromptChain, chain_of, seed_of
-from headrace.gateway.routing.core.decision import Ask, decide
+from headrace.gateway.routing.core.decision import Ask, decide, fleet_of
 from headrace.gateway.routing.core.prefix_index import PrefixIndex
 from headrace.gateway.routing.plugins import make_policy
 
@@ -78,6 +78,7 @@ class Fleet:
             Candidate(f"pool/{number}", self.index.new_shelf(capacity=1.6e6, max_blocks=100_000), speed)
             for number in range(count)
         ]
+        self.fleet = fleet_of(self.candidates)
         seed = seed_of(b"secret", ("model",))
         self.chains = [
             chain_of((number.to_bytes(4, "little") * (prompt_bytes // 4),), seed) for number in range(CONVERSATIONS)
@@ -104,7 +105,7 @@ class Fleet:
     def serve(self, chain: PromptChain) -> None:
         """All that one request costs: pick, claim, first token, end."""
         ask = self.ask(chain)
-        decision = decide(ask, self.candidates, POLICY, self.index)
+        decision = decide(ask, self.candidates, POLICY, self.index, fleet=self.fleet)
         candidate, now_mono_s = decision.picked, ask.now_mono_s
         claim = candidate.claim(
             self.index, chain, input_tokens=self.tokens, held_tokens=decision.held_tokens, now_mono_s=now_mono_s
@@ -125,7 +126,8 @@ class Fleet:
         gc.collect()
         gc.freeze()
         picks = _timed(
-            lambda: decide(self.ask(self.next_chain()), self.candidates, POLICY, self.index), rounds=CONVERSATIONS
+            lambda: decide(self.ask(self.next_chain()), self.candidates, POLICY, self.index, fleet=self.fleet),
+            rounds=CONVERSATIONS,
         )
         whole = _timed(lambda: self.serve(self.next_chain()), rounds=CONVERSATIONS)
         return {"pick": picks, "whole": whole}

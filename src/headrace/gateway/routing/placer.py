@@ -224,7 +224,7 @@ class Placer:
     ) -> Decision:
         self._turn += 1
         model = placing.model
-        if model.endpoints is not endpoints:
+        if model.endpoints is not endpoints and model.endpoints != endpoints:
             known = self._candidates
             model.candidates = [known.get(endpoint) or self._meet(endpoint, model) for endpoint in endpoints]
             model.endpoints, model.fleet = endpoints, fleet_of(model.candidates)

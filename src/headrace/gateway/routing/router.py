@@ -124,7 +124,7 @@ class Router:
         usable = _usable(candidates)
         if not usable:
             raise self._nothing_ready(request)
-        with_room = [endpoint for endpoint in usable if has_room(endpoint)]
+        with_room = tuple([endpoint for endpoint in usable if has_room(endpoint)])
         if not with_room:
             return None
         if len(with_room) == 1 and len(candidates) == 1:
@@ -204,15 +204,14 @@ class Router:
 
 
 def _usable(candidates: Sequence[Endpoint]) -> Sequence[Endpoint]:
-    """Those that are, itself where all are; in need, the ejected ones."""
+    """Those that are, itself where all are; in need, the ejected ones. Tuples: `Placer` compares them."""
     for endpoint in candidates:
         if not endpoint.is_usable:
             break
     else:
         return candidates
-    return [endpoint for endpoint in candidates if endpoint.is_usable] or [
-        endpoint for endpoint in candidates if endpoint.is_last_resort
-    ]
+    usable = [endpoint for endpoint in candidates if endpoint.is_usable]
+    return tuple(usable or [endpoint for endpoint in candidates if endpoint.is_last_resort])
 
 
 def _left_out(endpoint: Endpoint, reason: str) -> CandidateView:

@@ -32,7 +32,7 @@ BRAKE_SLACK = 2.0
 
 
 class Ask(msgspec.Struct, kw_only=True, eq=False):
-    """What is to be known of a request to place it. A Struct, as all that is made per request: made at half the cost."""
+    """What is to be known of a request to place it. A Struct, as all that is made per request: it costs half."""
 
     input_tokens: float
     output_tokens: float

@@ -53,10 +53,13 @@ def test_an_instance_killed_within_a_batch_ends_it_after_the_next_start(instance
         assert sorted(one["custom_id"] for one in answers) == sorted(f"n{number}" for number in range(60))
 
 
-def test_people_are_served_beside_a_batch(instance: Instance) -> None:
-    """While a batch runs, ordinary requests are answered, and the batch ends as well; the instance stops cleanly."""
+def test_a_batch_goes_on_beside_people_a_crash_and_an_upgrade(instance: Instance) -> None:
+    """Ordinary requests are answered beside a batch; it outlives its own process and an upgrade of everything."""
+    instance.declaration["gateway"]["workers"] = 2
+    instance.write()
     instance.up()
-    with OpenAI(base_url=f"http://127.0.0.1:{instance.port}/v1", api_key=instance.key) as client:
+    url = f"http://127.0.0.1:{instance.port}/v1"
+    with OpenAI(base_url=url, api_key=instance.key, max_retries=5) as client:
         file = client.files.create(file=("in.jsonl", lines(80, 0.05)), purpose="batch")
         made = client.batches.create(input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h")
         statuses: list[int] = []
@@ -66,6 +69,13 @@ def test_people_are_served_beside_a_batch(instance: Instance) -> None:
         for person in people:
             person.join()
         assert statuses == [200] * 20
+
+        [pid] = [pid for pid, command in instance.processes().items() if "headrace.batch" in command]
+        os.kill(pid, signal.SIGKILL)
+        assert instance.run("reload", "--upgrade").returncode == 0
         wait_until(lambda: client.batches.retrieve(made.id).status == "completed", "the end of the batch")
+        done = client.batches.retrieve(made.id)
+        answers = [json.loads(text) for text in client.files.content(done.output_file_id or "").text.splitlines()]
+        assert sorted(one["custom_id"] for one in answers) == sorted(f"n{number}" for number in range(80))
     assert instance.run("down").returncode == 0
     assert not instance.processes()

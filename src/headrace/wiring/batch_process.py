@@ -46,6 +46,7 @@ class BatchProcess:
                 await asyncio.sleep(RESTART_S)
         finally:
             listener.close()
+            self._settings.batch_socket.unlink(missing_ok=True)
 
     async def stop(self) -> None:
         """Let it end; batches go on with the next start. Call after `run` was cancelled."""

@@ -157,6 +157,13 @@ def _pool(name: str, pool: Pool, model: Model | None, names: frozenset[str], mac
     if draft is not None and draft not in names:
         yield error((*path, "speculative", "model"), "there is no such model", did_you_mean(draft, names))
     yield from _files((*path, "tls"), pool.tls.certificate, pool.tls.key, pool.tls.ca, machine)
+    disaggregation = pool.options.disaggregation
+    if disaggregation is not None and disaggregation.role != "both":
+        yield warning(
+            (*path, "disaggregation", "role"),
+            f"is {disaggregation.role}, but the gateway does not lead requests from prefill to decode yet",
+            "It takes the pool for an ordinary one; a router that does can stand before the engines: docs/limits.md.",
+        )
     if pool.is_remote:
         yield from _remote_pool(path, pool)
     else:

@@ -120,8 +120,7 @@ class Shell:
             case FreeSlot():
                 self.books[action.side].free(action.slot)
             case RemoveFile():
-                assert self.folder is not None
-                (self.folder / action.name).unlink(missing_ok=True)
+                self._remove(action.name)
             case End():
                 pass
         return None
@@ -129,9 +128,15 @@ class Shell:
     async def _call(self, action: FreeHeld) -> None:
         try:
             body = action.request.body(b"")
-            await self._client.post(self.urls[action.side] + (action.request.path or ""), content=body, timeout=2)
+            await self._client.post(self.urls[action.side] + (action.request.path or ""), content=body, timeout=5)
         except httpx.TransportError:
-            pass
+            return
+        if action.then_removes is not None:
+            self._remove(action.then_removes)
+
+    def _remove(self, name: str) -> None:
+        assert self.folder is not None
+        (self.folder / name).unlink(missing_ok=True)
 
     async def _leg(self, send: SendLeg) -> None:
         url = self.urls[send.leg.side] + (send.request.path or PATH)

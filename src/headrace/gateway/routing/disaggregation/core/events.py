@@ -160,6 +160,8 @@ class FreeHeld:
 
     side: Side
     request: LegRequest
+    then_removes: str | None = None
+    """A file of the shared folder to remove once it has answered: a save that was cut may have gone on until then."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@
 4. The file is restored there, again as many tokens; then it is removed.
 5. Decode is sent, pinned to that slot.
 
-A save that was cut may still write its file after it was removed: `stale_files` finds what such ones leave.
+A save that was cut may still write its file after it was removed. Its slot is erased, for which the engine waits until
+the save is over, and then the file is removed again; `stale_files` finds what is left where the engine did not answer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -102,7 +103,8 @@ class SlotPlaybook(Playbook):
             if slot is None:
                 continue
             if not is_well:
-                actions.append(FreeHeld(side, self._words.erase(slot)))
+                written = self._file_name if self._has_file and side is Side.PREFILL else None
+                actions.append(FreeHeld(side, self._words.erase(slot), written))
             actions.append(FreeSlot(side, slot))
         return actions
 

@@ -48,8 +48,8 @@ def after(steps: int) -> SlotPlaybook:
     return made
 
 
-def distrusted(side: Side, slot: int) -> list[Action]:
-    return [FreeHeld(side, WORDS.erase(slot)), FreeSlot(side, slot)]
+def distrusted(side: Side, slot: int, then_removes: str | None = None) -> list[Action]:
+    return [FreeHeld(side, WORDS.erase(slot), then_removes), FreeSlot(side, slot)]
 
 
 def test_a_prompt_goes_from_slot_to_slot() -> None:
@@ -77,15 +77,21 @@ def test_a_prompt_goes_from_slot_to_slot() -> None:
             LegRefused(Leg.SAVE, 501),
             HandoverFailure.TRANSFER_FAILED,
             Side.PREFILL,
-            [REMOVED, *distrusted(Side.PREFILL, 1)],
+            [REMOVED, *distrusted(Side.PREFILL, 1, "f.bin")],
         ),
-        (1, LegLost(Leg.SAVE), HandoverFailure.PREFILL_LOST, Side.PREFILL, [REMOVED, *distrusted(Side.PREFILL, 1)]),
+        (
+            1,
+            LegLost(Leg.SAVE),
+            HandoverFailure.PREFILL_LOST,
+            Side.PREFILL,
+            [REMOVED, *distrusted(Side.PREFILL, 1, "f.bin")],
+        ),
         (
             1,
             LegAnswered(Leg.SAVE, b'{"n_saved":12}'),
             HandoverFailure.TRANSFER_SHORT,
             Side.PREFILL,
-            [REMOVED, *distrusted(Side.PREFILL, 1)],
+            [REMOVED, *distrusted(Side.PREFILL, 1, "f.bin")],
         ),
         (2, DecodeUnavailable(), HandoverFailure.DECODE_UNAVAILABLE, Side.DECODE, [REMOVED]),
         (
@@ -142,8 +148,8 @@ def test_a_stream_that_breaks_gives_its_slot_back() -> None:
 
 
 def test_a_caller_that_leaves_during_the_save_leaves_no_file() -> None:
-    """The save is cut, its file removed, its slot given back."""
-    expected = [CancelLeg(Leg.SAVE), REMOVED, *distrusted(Side.PREFILL, 1), End(HandoverEnd.CALLER_LEFT)]
+    """The save is cut, its file removed, and once more when the erased slot says that the save is over."""
+    expected = [CancelLeg(Leg.SAVE), REMOVED, *distrusted(Side.PREFILL, 1, "f.bin"), End(HandoverEnd.CALLER_LEFT)]
     assert expected == list(after(1).on(CallerLeft(), 1.0))
 
 

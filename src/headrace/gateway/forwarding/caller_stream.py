@@ -67,12 +67,11 @@ class CallerStream:
         elif events:
             self._note_output(events, is_first=before == 0, now_mono_s=now_mono_s)
         if passed:
-            exchange = self.exchange
-            if not exchange.is_streaming:
-                exchange.begin_stream(self.reply_lines + STREAM_HEAD)
-            self.has_sent = True
+            if not self.has_sent:
+                self.has_sent = True
+                self.exchange.begin_stream(self.reply_lines + STREAM_HEAD)  # a heartbeat may have begun it already
             self.last_sent_mono_s = now_mono_s
-            exchange.send(passed)
+            self.exchange.send(passed)
         return watch.is_done or watch.error is not None
 
     def _note_output(self, events: int, *, is_first: bool, now_mono_s: float) -> None:

@@ -200,17 +200,18 @@ class Delivery:
         if attempt is not None:
             attempt.endpoint.last_byte_mono_s = now
         if phase is STREAM:
-            if self.stream is not None:  # inline, since it runs for every chunk of every stream
+            stream = self.stream
+            if stream is not None:  # inline, since it runs for every chunk of every stream
                 try:
-                    has_more = self.stream.feed(data, now)
+                    has_more = stream.feed(data, now)
                 except EventTooLargeError:
                     message = f"event larger than {self.settings.event_bytes} bytes"
                     self.cancel_and_fail(ErrorCode.STREAM_BROKEN, message)
                     return
                 if attempt is not None and attempt.claim.is_prefilling:
-                    self._first_events(self.stream, attempt, now)
+                    self._first_events(stream, attempt, now)
                 if has_more:
-                    self._stream_over(self.stream)
+                    self._stream_over(stream)
         elif phase is not TAIL:
             self.body.append(data)
             self.body_bytes += len(data)

@@ -9,6 +9,8 @@ from headrace.declaration.problem import KeyPath
 from headrace.declaration.tenant_sections import Allowance, Budget, Limits, TenantSection
 
 LONGEST_MONTH_DAYS = 31
+SHARED_BUDGET_MOST = 9_000_000
+"""Where workers or gateways share a budget, billionths of it are counted with 53 bits, as Redis' scripts have them."""
 
 
 def lint_callers(declaration: Declaration, models: frozenset[str]) -> Iterator[Finding]:
@@ -25,6 +27,8 @@ def lint_callers(declaration: Declaration, models: frozenset[str]) -> Iterator[F
         if model not in models:
             yield error(("prices", "models", model), "there is no such model", did_you_mean(model, models))
     yield from _unpriced(declaration)
+    if declaration.gateway.workers > 1 or declaration.gateway.sharing.redis is not None:
+        yield from _too_large_to_share(declaration)
 
 
 def _tenant(
@@ -91,3 +95,18 @@ def _unpriced(declaration: Declaration) -> Iterator[Finding]:
             f"a budget is declared, but these models have no price and cost nothing: {', '.join(unpriced[:5])}",
             "Give their prices.",
         )
+
+
+def _too_large_to_share(declaration: Declaration) -> Iterator[Finding]:
+    budgets: list[tuple[KeyPath, Budget]] = [(("quota",), declaration.quota.budget)]
+    budgets += [(("organisations", name), one.budget) for name, one in declaration.organisations.items()]
+    for name, tenant in declaration.tenants.items():
+        budgets.append((("tenants", name), tenant.budget))
+        budgets += [(("tenants", name, "projects", part), one.budget) for part, one in tenant.projects.items()]
+    for path, budget in budgets:
+        for key in ("per_day", "per_month"):
+            if (getattr(budget, key) or 0) > SHARED_BUDGET_MOST:
+                message = f"shared by several workers or gateways, only {SHARED_BUDGET_MOST} of it can be spent"
+                yield warning(
+                    (*path, "budget", key), message, "Count in a larger unit: prices and budgets in thousands."
+                )

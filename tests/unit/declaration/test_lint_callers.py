@@ -61,9 +61,21 @@ prices: {models: {m: {input_per_million: 1}, n: {gpu_hour: 2}}}
             "ledger.retention_days",
             "budgets per month are declared, and after 30 days their first costs are forgotten at a restart",
         ),
+        (
+            "gateway: {workers: 2}\ntenants: {t: {projects: {w: {budget: {per_month: 20000000}}}}}",
+            "warning",
+            "tenants.t.projects.w.budget.per_month",
+            "shared by several workers or gateways, only 9000000 of it can be spent",
+        ),
         ("tenants: {t: {classes: []}}", "error", "tenants.t.classes", "the tenant may send no class of requests"),
     ],
 )
 def test_what_leads_nowhere_is_said(problems, text: str, severity: str, key: str, message: str | None) -> None:
     """With the place in the file."""
     assert (severity, key, message or "there is no such model") in summary(problems(POOL + text + "\n"))
+
+
+def test_a_large_budget_of_one_process_is_exact(problems) -> None:
+    """Nothing is said where one process counts it alone."""
+    text = POOL + "tenants: {t: {budget: {per_day: 20000000}}}\nprices: {models: {m: {}, n: {}}}\n"
+    assert not [found for found in summary(problems(text)) if "budget" in found[1]]

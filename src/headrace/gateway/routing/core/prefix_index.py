@@ -111,17 +111,20 @@ class PrefixIndex:
         From the end to the beginning, so that ends are evicted first, as engines do.
         """
         sizes, holders, ends, bit = shelf.sizes, self._holders, chain.ends, shelf.bit
+        names, touch = chain.names, shelf.sizes.move_to_end
         added: list[int] = []
-        for place in range(len(chain.names) - 1, -1, -1):
-            name = chain.names[place]
+        grown = 0
+        for place in range(len(names) - 1, -1, -1):
+            name = names[place]
             if name in sizes:
-                sizes.move_to_end(name)
+                touch(name)
                 continue
             size = ends[place] - ends[place - 1] if place else ends[0]
             sizes[name] = size
-            shelf.held += size
-            holders[name] = holders.get(name, 0) | bit
+            grown += size
+            holders[name] = holders[name] | bit if name in holders else bit
             added.append(name)
+        shelf.held += grown
         if shelf.held > shelf.capacity or len(sizes) > shelf.max_blocks:
             self.shrink(shelf)
         return added

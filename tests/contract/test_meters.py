@@ -39,10 +39,11 @@ class Leased:
 
     def settle(self, now_mono_s: float) -> None:
         """As many exchanges as a tenth of a second holds."""
-        for desk in (self.factory, self._other, self.factory):
-            message = desk.make_exchange(now_mono_s)
-            reply = self._book.exchange(message, now_mono_s, now_mono_s + self._wall.offset_s)
-            desk.adopt(reply, now_mono_s)
+        for desk, in_s in ((self.factory, 0.0), (self._other, 0.02), (self.factory, 0.04)):
+            then_mono_s = now_mono_s + in_s
+            message = desk.make_exchange(then_mono_s)
+            reply = self._book.exchange(message, then_mono_s, then_mono_s + self._wall.offset_s)
+            desk.adopt(reply, then_mono_s)
 
     def follow_wall(self, now_at: float, now_mono_s: float) -> None:
         self._wall.follow(now_at, now_mono_s)

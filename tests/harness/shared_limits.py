@@ -14,6 +14,8 @@ from headrace.tenancy.leases.exchange import Exchange, ExchangeReply
 EPOCH_AT = 1_796_000_000.0
 """Wall clock at virtual time 0: 2026-11-30."""
 MEMBER_S = 5.0
+PAUSES_MOST = 60
+"""As a request of the gateway."""
 
 
 def limit(unit: Unit, name: str = "t") -> LimitId:
@@ -31,6 +33,7 @@ class Member:
     """Its callers come no more."""
     is_asked: bool = False
     """An exchange is under way."""
+    exchanges: int = 0
 
 
 @dataclass
@@ -112,6 +115,7 @@ class SharedLimits:
         if not member.is_alive or member.is_asked:
             return
         member.is_asked = True
+        member.exchanges += 1
         message = member.desk.make_exchange(self.now_s)
         self.at(self.latency_s / 2, lambda: self._arrive(member, message))
 
@@ -134,8 +138,10 @@ class SharedLimits:
         self._plan(member)
 
     def _plan(self, member: Member) -> None:
+        made = member.exchanges
+
         def ask() -> None:
-            if member.desk.due_s(self.now_s) < 1e-6:
+            if member.exchanges == made:  # else it was hurried
                 self._exchange(member)
 
         self.at(member.desk.due_s(self.now_s), ask)
@@ -166,7 +172,7 @@ class SharedLimits:
 
         wait_s = meter.wait_s(size, self.now_s)
         if wait_s > 0:
-            if parked or not member.desk.await_share(meter, self.now_s, resumed):
+            if parked >= PAUSES_MOST or not member.desk.await_share(meter, self.now_s, resumed):
                 self.at(0.02 + self.random.random() * 0.05, again)
             return
         taken_s = self.now_s
@@ -181,6 +187,28 @@ class SharedLimits:
             again()
 
         self.at(hold_s * (0.5 + self.random.random()), done)
+
+    def ask_once(self, member: Member, limit_id: LimitId, amount: int, size: int, spends: int) -> bool:
+        """One request that needs `size` and in the end costs `spends`; whether it was served."""
+        outcome: list[bool] = []
+        meter = member.desk.meter(limit_id, amount, self.now_s)
+
+        def finish(taken_s: float) -> None:
+            meter.give_back(size - spends, taken_s, self.now_s)
+            outcome.append(True)
+
+        def attempt(parked: int = 0) -> None:
+            if meter.wait_s(size, self.now_s) <= 0.0:
+                meter.take(size, self.now_s)
+                taken_s = self.now_s
+                self.at(0.003, lambda: finish(taken_s))
+            elif parked >= PAUSES_MOST or not member.desk.await_share(meter, self.now_s, lambda: attempt(parked + 1)):
+                outcome.append(False)
+
+        attempt()
+        while not outcome:
+            self.run(0.0005)
+        return outcome[0]
 
     def kill(self, member: Member) -> None:
         """The process ends: what it had in work is cut."""

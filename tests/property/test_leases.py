@@ -59,6 +59,33 @@ def test_shares_move_to_where_the_demand_is() -> None:
     assert other.desk.meter(slots, 20, world.now_s).used(world.now_s) >= 19
 
 
+@pytest.mark.parametrize("members", [2, 4])
+@pytest.mark.parametrize(
+    ("unit", "amount", "size", "spends", "served"),
+    [
+        (Unit.REQUESTS_PER_MIN, 3, 1, 1, 3),
+        (RATE, 10, 3, 1, 8),
+        (Unit.BUDGET_PER_DAY, 10_000_000, 3_000_000, 2_000_000, 4),
+        (Unit.BUDGET_PER_MONTH, 10_000_000, 3_000_000, 1_000_000, 8),
+        (SLOTS, 1, 1, 0, 20),
+    ],
+)
+@pytest.mark.parametrize("pause_s", [0.0, 0.004, 0.05, 0.3])
+def test_one_caller_at_a_time_has_the_whole_of_a_small_limit(
+    members: int, unit: Unit, amount: int, size: int, spends: int, served: int, pause_s: float
+) -> None:
+    """Requests one after the other, each at another process, are refused only once the limit is used up."""
+    world, small = SharedLimits(members), limit(unit)
+    world.run(0.5)
+    outcomes: list[bool] = []
+    for turn in range(served):
+        outcomes.append(world.ask_once(world.members[turn * 7 % members], small, amount, size, spends))
+        world.run(pause_s)
+    assert outcomes == [True] * served
+    if unit is not SLOTS:
+        assert not world.ask_once(world.members[0], small, amount, size, spends)
+
+
 def test_slots_of_a_killed_member_are_free_again() -> None:
     """A gateway that dies with requests in work takes no part of the limit with it."""
     world, slots = SharedLimits(2), limit(SLOTS)

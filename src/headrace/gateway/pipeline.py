@@ -38,8 +38,8 @@ from headrace.gateway.routing.pins import AnswerPins
 from headrace.gateway.routing.router import Router
 
 log = structlog.get_logger("headrace.gateway")
-PAUSES_MOST = 3
-"""Exchanges of shares that one request waits for: one is enough, unless others took what it asked for."""
+PAUSES_MOST = 60
+"""Exchanges of shares that one request waits for: one is enough, unless others hold or took what it asked for."""
 RESPONSES = ApiDialect.RESPONSES.value
 CLASS_NAMES = {each: each.value for each in RequestClass}
 """`.value` takes two calls of Python code."""

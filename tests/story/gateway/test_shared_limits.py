@@ -91,3 +91,35 @@ async def _until_served(shared: SharedGateways, port: int) -> None:
     async with RawClient(port) as client:
         while await shared.send(client, "slots") != 200:
             await asyncio.sleep(0.02)
+
+
+SMALL: dict[str, tuple[dict[str, Any], int]] = {
+    "requests": ({"limits": {"requests_per_min": 3}}, 3),
+    "output": ({"limits": {"output_tokens_per_min": 3 * OUTPUT_TOKENS}}, 3),
+    "day": ({"budget": {"per_day": 3.4 * OUTPUT_TOKENS * 1e-6}}, 3),
+    "slots": ({"limits": {"concurrent_requests": 1}}, 6),
+}
+"""Limits of a few requests, and how many of them are served one after the other."""
+
+
+@pytest.mark.parametrize("store", ["coordinator", "redis"])
+async def test_a_newcomer_may_use_a_small_limit_up(store: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Requests one at a time, whichever process they reach, are refused once the limit is used up, and not before."""
+    redis = request.getfixturevalue("valkey_server").url if store == "redis" else None
+    tenants = {f"{name}-{turn}": declared for name, (declared, _) in SMALL.items() for turn in range(3)}
+    namespace = {"namespace": tmp_path.name}
+    async with sharing_gateways(
+        tmp_path, tenants, redis=redis, sharing=namespace, prices=PRICES, pool={"rates": RATES}
+    ) as shared:
+        for tenant in tenants:
+            name = tenant.split("-")[0]
+            served = SMALL[name][1]
+            statuses = [await _send_anew(shared, tenant, turn % 2) for turn in range(served)]
+            assert statuses == [200] * served, tenant
+            if name != "slots":
+                assert await _send_anew(shared, tenant, 0) == 429, tenant
+
+
+async def _send_anew(shared: SharedGateways, tenant: str, gateway: int) -> int:
+    async with RawClient(shared.gateways[gateway].port) as client:
+        return await shared.send(client, tenant)

@@ -18,7 +18,7 @@ NEED_EVERY_S = 0.02
 """Between two exchanges of a member in need."""
 USE_EVERY_S = 0.1
 """Between two exchanges of a member that uses what it has."""
-IDLE_EVERY_S = 0.2
+IDLE_EVERY_S = 0.1
 """Between two exchanges of a member that only holds something: so soon it hears that others wait."""
 NOTHING_EVERY_S = 1.0
 """Between two signs of life of a member that holds nothing."""

@@ -17,6 +17,12 @@ NEED_S = 0.25
 """For so long after a request was refused its need is told to the book: callers that try again find a share."""
 DENIED_S = 0.04
 """For so long the book's refusal stands: two exchanges of a member in need."""
+CONFIRM_S = 0.03
+"""The book's first refusal is asked again so soon: another member may not have told yet what it gave back."""
+PATIENCE_S = 0.6
+"""A request waits so long for what others hold unused: they hear within 0.1 s that somebody waits for it."""
+CONTESTED_S = 1.0
+"""The wait that a refusal states where others held unused what was needed."""
 EXACT_MAX = 2**53 - 1
 """Largest amount: numbers in Redis' scripts are exact up to it."""
 KINDS = {Unit.BUDGET_PER_DAY: LeaseKind.DAY, Unit.BUDGET_PER_MONTH: LeaseKind.MONTH}
@@ -37,6 +43,8 @@ class Desk(Protocol):
 
     alone_among: int
     """0: the book answers. Otherwise it does not, and each of so many members serves by its own part of a limit."""
+    members: int
+    """So many share, this one included."""
     is_closed: bool
     """The book does not answer, and nothing is to be served without it."""
     need_until_mono_s: float
@@ -56,9 +64,12 @@ class LeasedMeter(ABC):
 
     __slots__ = (
         "_answered_mono_s",
+        "_asking_since_mono_s",
         "_denied_until_mono_s",
         "_desk",
         "_held_by_others",
+        "_is_contested",
+        "_is_hoping",
         "_is_recalled",
         "_keep",
         "_least",
@@ -89,6 +100,12 @@ class LeasedMeter(ABC):
         """The smallest of these."""
         self._need_until_mono_s = 0.0
         self._denied_until_mono_s = 0.0
+        self._asking_since_mono_s = 0.0
+        """Since when requests found too little here."""
+        self._is_contested = False
+        """At the last answer, what is free and what others hold would have been enough."""
+        self._is_hoping = False
+        """The book had too little, and may have more at one of the next exchanges."""
         self._retry_mono_s = 0.0
         self._used_mono_s = 0.0
         self._answered_mono_s: float | None = None
@@ -133,13 +150,13 @@ class LeasedMeter(ABC):
     # --- needs
 
     def is_asking(self, now_mono_s: float) -> bool:
-        """The book has not answered yet what requests found missing: worth waiting for."""
+        """The book has not answered yet what requests found missing, or may answer better soon: worth waiting for."""
         desk = self._desk
         return bool(self._short) and not desk.alone_among and not desk.is_closed and not self._is_denied(now_mono_s)
 
     def is_in_need(self, now_mono_s: float) -> bool:
         """Some request found too little here a moment ago."""
-        return now_mono_s < self._need_until_mono_s
+        return self._short > 0 or now_mono_s < self._need_until_mono_s
 
     def recall(self, now_mono_s: float) -> None:
         """Some member waits for this limit: give back what is not needed here."""
@@ -155,16 +172,26 @@ class LeasedMeter(ABC):
         """A request needs `amount`, and it is not here."""
         self._least = min(self._least, amount) if self._short else amount
         self._short += amount
+        if now_mono_s >= self._need_until_mono_s:
+            self._asking_since_mono_s, self._is_hoping = now_mono_s, False
         self._need_until_mono_s = self._desk.need_until_mono_s = now_mono_s + NEED_S
         self._desk.list_meter(self)
-        if not self._is_denied(now_mono_s):
+        if not self._is_hoping and not self._is_denied(now_mono_s):
             self._desk.hurry()
 
-    def _hear(self, answer: LeaseAnswer, now_mono_s: float, *, is_enough: bool) -> None:
-        """The book's word on what was missing at the last report."""
+    def _hear(self, answer: LeaseAnswer, now_mono_s: float, *, is_enough: bool, is_elsewhere: bool) -> None:
+        """The book's word on what was missing at the last report. `is_elsewhere`: others may have it, and not use it.
+
+        Those others hear of the need with their next exchange, and answer it at once: until then nothing is certain.
+        """
         self._answered_mono_s = now_mono_s
         self._held_by_others = answer.held_by_others
         self._keep = EXACT_MAX if answer.keep >= self.amount else answer.keep
         self._is_recalled = False
-        self._denied_until_mono_s = 0.0 if is_enough else now_mono_s + DENIED_S
+        if is_enough:
+            self._asking_since_mono_s = now_mono_s
+        self._is_contested = not is_enough and is_elsewhere
+        patience_s = PATIENCE_S if is_elsewhere else CONFIRM_S if self._desk.members > 1 else 0.0
+        self._is_hoping = not is_enough and now_mono_s - self._asking_since_mono_s < patience_s
+        self._denied_until_mono_s = 0.0 if is_enough or self._is_hoping else now_mono_s + DENIED_S
         self._retry_mono_s = now_mono_s + answer.wait_s

@@ -1,7 +1,7 @@
 """A leased share of a limit on what is used up within a minute, a day or a month. See `leased_meter.py`."""
 
 from headrace.domain.quota import LimitId
-from headrace.gateway.admission.core.leased_meter import ASKING_S, EXACT_MAX, NEVER_S, Desk, LeasedMeter
+from headrace.gateway.admission.core.leased_meter import ASKING_S, CONTESTED_S, EXACT_MAX, NEVER_S, Desk, LeasedMeter
 from headrace.tenancy.leases.core.periods import length_s, period_of
 from headrace.tenancy.leases.exchange import SLOT_S, WINDOW_SLOTS, LeaseAnswer, LeaseKind, LeaseReport, Use
 
@@ -11,6 +11,8 @@ AHEAD_S = 0.3
 """A purse is filled for so long ahead: three exchanges."""
 PART_RATIO = 0.05
 """Largest part of a limit lent ahead of need."""
+TOLD_PART = 20
+"""What is given back is told to the book at once where it is this part of the limit: it may be what another lacks."""
 RATE_WEIGHT = 0.3
 """Of the newest exchange in the learned rate of use. Chosen."""
 
@@ -20,6 +22,7 @@ class LeasedPurse(LeasedMeter):
 
     __slots__ = (
         "_asked",
+        "_asked_least",
         "_book_free",
         "_book_used",
         "_changed",
@@ -54,7 +57,7 @@ class LeasedPurse(LeasedMeter):
         """Slots in which the two may differ."""
         self._total = self._said_total = self._gone = 0
         """All that was used since the start; what the book was told of it; what is older than a minute."""
-        self._asked = 0
+        self._asked = self._asked_least = 0
         self._book_used = 0
         self._book_free: int | None = None
         self._reset_mono_s = 0.0
@@ -82,6 +85,8 @@ class LeasedPurse(LeasedMeter):
         self._miss(amount, now_mono_s)
         if self.is_asking(now_mono_s):
             return ASKING_S
+        if self._is_contested:
+            return CONTESTED_S
         return max(ASKING_S, self._retry_mono_s - now_mono_s)
 
     def take(self, amount: int, now_mono_s: float) -> None:
@@ -92,6 +97,7 @@ class LeasedPurse(LeasedMeter):
         self._total += amount
         self.purse -= amount
         self._typical, self._used_mono_s = amount, now_mono_s
+        self._need_until_mono_s = 0.0
         if not self.is_listed:
             self._desk.list_meter(self)
 
@@ -113,6 +119,8 @@ class LeasedPurse(LeasedMeter):
             self.purse += amount
             if not self.is_listed:
                 self._desk.list_meter(self)
+            if amount * TOLD_PART >= self.amount:
+                self._desk.hurry()
 
     def used(self, now_mono_s: float) -> int:
         unsaid = self._total - self._said_total
@@ -167,7 +175,7 @@ class LeasedPurse(LeasedMeter):
         is_kept = self._desk.alone_among and not self._is_rate
         self.purse = max(0, self.purse if is_kept else min(self.purse, want, self._keep))
         uses = self._tell(now_mono_s)
-        self._asked, self._short = need, 0
+        self._asked, self._asked_least, self._short = need, least, 0
         period = max(self._period, self._floor_period)
         return LeaseReport(
             limit=self.text,
@@ -191,7 +199,13 @@ class LeasedPurse(LeasedMeter):
         self._period = answer.period
         if answer.period:
             self._period_ends_mono_s = now_mono_s + answer.resets_in_s
-        self._hear(answer, now_mono_s, is_enough=self.purse >= self._asked)
+        reachable = self.purse + answer.free + answer.held_by_others
+        self._hear(
+            answer,
+            now_mono_s,
+            is_enough=self.purse >= self._asked,
+            is_elsewhere=answer.held_by_others > 0 and reachable >= self._asked_least,
+        )
 
     def go_alone(self, among: int) -> None:
         """The book does not answer: of a budget, take our part of what it had left."""

@@ -38,6 +38,7 @@ class LeasedSlots(LeasedMeter):
     def take(self, amount: int, now_mono_s: float) -> None:
         self.in_use += amount
         self._used_mono_s = now_mono_s
+        self._need_until_mono_s = 0.0
         if not self.is_listed:
             self._desk.list_meter(self)
 
@@ -94,7 +95,8 @@ class LeasedSlots(LeasedMeter):
     def adopt(self, answer: LeaseAnswer, now_mono_s: float) -> None:
         """Take on what the book granted."""
         self.held += answer.grant
-        self._hear(answer, now_mono_s, is_enough=min(self.held, self._keep) >= self._asked)
+        is_enough = min(self.held, self._keep) >= self._asked
+        self._hear(answer, now_mono_s, is_enough=is_enough, is_elsewhere=answer.held_by_others > 0)
 
     def go_alone(self, among: int) -> None:
         """The book does not answer: nothing to prepare."""

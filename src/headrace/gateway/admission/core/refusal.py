@@ -2,6 +2,7 @@
 
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.quota import BUDGETS, MICROSECONDS, NANOS, Level, LimitId, Unit
+from headrace.gateway.admission.core.leased_meter import CONTESTED_S
 from headrace.gateway.admission.core.purse import Shortage
 
 
@@ -12,6 +13,7 @@ def refusal(shortage: Shortage, now_mono_s: float, currency: str) -> RequestErro
     unit = limit_id.unit
     used, reset_s = meter.used(now_mono_s), meter.reset_s(now_mono_s)
     is_never = shortage.wait_s == float("inf")
+    is_used_up = unit in BUDGETS and shortage.wait_s > CONTESTED_S  # else others hold unused what is needed
     text = f"{owner_text(limit_id)} is over its limit {unit.value}: " + (
         f"a request like this needs {shown(unit, shortage.amount, currency)}, the limit is "
         f"{shown(unit, meter.amount, currency)}"
@@ -22,10 +24,10 @@ def refusal(shortage: Shortage, now_mono_s: float, currency: str) -> RequestErro
     if not is_never:
         text += f"; room in {shortage.wait_s:.0f} s" if shortage.wait_s >= 1 else "; room in a moment"
     return RequestError(
-        ErrorCode.QUOTA_EXHAUSTED if unit in BUDGETS else ErrorCode.RATE_LIMITED,
+        ErrorCode.QUOTA_EXHAUSTED if is_used_up else ErrorCode.RATE_LIMITED,
         text,
         retry_after_s=None if is_never else shortage.wait_s,
-        is_final=is_never or unit in BUDGETS,
+        is_final=is_never or is_used_up,
         figures={
             "level": limit_id.level.value,
             "name": limit_id.name,

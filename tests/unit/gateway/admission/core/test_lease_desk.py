@@ -4,6 +4,7 @@ import pytest
 
 from headrace.domain.quota import Level, LimitId, Unit
 from headrace.gateway.admission.core.lease_desk import NEED_EVERY_S, NOTHING_EVERY_S, RETRY_S, USE_EVERY_S, LeaseDesk
+from headrace.gateway.admission.core.leased_meter import CONTESTED_S, PATIENCE_S
 from headrace.tenancy.leases.core.book import LeaseBook
 from headrace.tenancy.leases.exchange import LIMITS_PER_EXCHANGE
 
@@ -183,3 +184,38 @@ def test_what_others_held_is_not_shown_for_ever() -> None:
         other.adopt(worker.book.exchange(other.make_exchange(float(second)), float(second), NOON_AT), float(second))
         worker.exchange(float(second))
     assert ours.used(30.0) == 0
+
+
+def test_a_request_waits_for_what_others_hold_unused() -> None:
+    """While another gateway may still give back what is needed, a request is not refused; no exchange is forced."""
+    worker = Worker(member_s=60.0)
+    other = LeaseDesk("other", is_open=True, member_s=60.0, wake=lambda: None)
+    theirs, ours = other.meter(limit(DAY), 10, 0.0), worker.desk.meter(limit(DAY), 10, 0.0)
+    theirs.wait_s(8, 0.0)
+    other.adopt(worker.book.exchange(other.make_exchange(0.0), 0.0, NOON_AT), 0.0)
+    theirs.take(2, 0.0)
+    ours.wait_s(5, 0.1)
+    worker.exchange(0.1)
+    woken = worker.woken
+    assert 0.0 < ours.wait_s(5, 0.1) < 0.1
+    assert worker.desk.await_share(ours, 0.1, lambda: None)
+    assert worker.woken == woken
+    for at_s in (0.2, 0.201):
+        other.adopt(worker.book.exchange(other.make_exchange(at_s), at_s, NOON_AT), at_s)
+    worker.exchange(0.21)
+    assert ours.wait_s(5, 0.21) == 0.0
+
+
+def test_a_request_does_not_wait_for_ever_for_others() -> None:
+    """A gateway that holds a share and does not answer keeps nobody waiting, and nobody out for a whole day."""
+    worker = Worker(member_s=60.0)
+    other = LeaseDesk("other", is_open=True, member_s=60.0, wake=lambda: None)
+    theirs, ours = other.meter(limit(DAY), 10, 0.0), worker.desk.meter(limit(DAY), 10, 0.0)
+    theirs.wait_s(8, 0.0)
+    other.adopt(worker.book.exchange(other.make_exchange(0.0), 0.0, NOON_AT), 0.0)
+    for fiftieth in range(int(PATIENCE_S * 50) + 2):
+        ours.wait_s(5, fiftieth / 50)
+        worker.exchange(fiftieth / 50)
+    now_s = PATIENCE_S + 0.03
+    assert ours.wait_s(5, now_s) == CONTESTED_S
+    assert not worker.desk.await_share(ours, now_s, lambda: None)

@@ -4,6 +4,7 @@ import pytest
 
 from headrace.domain.errors import ErrorCode
 from headrace.domain.quota import Level, LimitId, Unit
+from headrace.gateway.admission.core.leased_meter import CONTESTED_S
 from headrace.gateway.admission.core.local_meters import LocalMeters, WallOffset
 from headrace.gateway.admission.core.purse import Shortage
 from headrace.gateway.admission.core.refusal import refusal
@@ -68,3 +69,12 @@ def test_a_refusal_says_whose_limit_and_how_much(
     assert error.figures is not None
     assert (error.figures["level"], error.figures["name"], error.figures["limit"]) == (level.value, name, unit.value)
     assert error.is_final == (code is ErrorCode.QUOTA_EXHAUSTED or shortage.wait_s == float("inf"))
+
+
+def test_a_budget_that_others_hold_unused_is_worth_another_try() -> None:
+    """While another gateway holds unused what is needed, no client is told that its budget is spent."""
+    meter = LocalMeters(WallOffset(1_790_251_200.0, 0.0)).meter(
+        LimitId(Level.TENANT, "t", Unit.BUDGET_PER_DAY), 10, 0.0
+    )
+    error = refusal(Shortage(meter=meter, amount=5, wait_s=CONTESTED_S), 0.0, "EUR")
+    assert (error.code, error.is_final, error.retry_after_s) == (ErrorCode.RATE_LIMITED, False, CONTESTED_S)

@@ -280,7 +280,9 @@ class Instance:
             tenancy = compile_tenancy_plan(supervisor.declaration) if plan is None else plan.tenancy
             return tenancy, gateway.keys, gateway.restarts
 
-        return SpendingWatch(SpendingReader(database), self._clock, situation, gateway.set_spent)
+        watch = SpendingWatch(SpendingReader(database), self._clock, situation, gateway.set_spent)
+        gateway.before_restart = watch.look
+        return watch
 
     def _listen_to_signals(
         self, group: asyncio.TaskGroup, supervisor: Supervisor, operations: InstanceOperations

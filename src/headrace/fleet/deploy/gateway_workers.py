@@ -5,9 +5,10 @@ same socket (callers wait in its backlog); a worker leaves only after its succes
 """
 
 import asyncio
+import contextlib
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -35,6 +36,8 @@ REFRESH_S = 1.0
 """A worker that missed a plan or keys gets them again this often."""
 READY_S = 15.0
 """Bound for a new worker to see the endpoints that its predecessor sees as ready."""
+PREPARE_S = 2.0
+"""Longest wait for what a worker should know before it takes the place of another."""
 EXIT_GRACE_S = 5.0
 """Beyond the drain bound, before a worker is killed."""
 
@@ -65,6 +68,8 @@ class GatewayWorkers:
     supervisor_pid: int
     log: FilteringBoundLogger
     on_change: Callable[[], None]
+    before_restart: Callable[[], Awaitable[None]] | None = None
+    """Brings what a worker must be told up to date, before one takes the place of another that died."""
     worker_count: int = 1
     module: Sequence[str] = ("-m", "headrace.gateway")
     plan: GatewayPlan | None = None
@@ -255,6 +260,7 @@ class GatewayWorkers:
         while not self._is_stopping:
             await asyncio.sleep(pause_s)
             self.restarts += 1
+            await self._prepare_restart()
             try:
                 async with self._change:
                     self.slots[index] = await self._start_one()
@@ -264,6 +270,12 @@ class GatewayWorkers:
             else:
                 self.on_change()
                 return
+
+    async def _prepare_restart(self) -> None:
+        """What takes longer is told later: callers wait for this worker."""
+        if self.before_restart is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.before_restart(), PREPARE_S)
 
     async def _start_one(self) -> WorkerSlot:
         """Start one worker and tell it everything. Called with `_change` held."""

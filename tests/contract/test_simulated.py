@@ -39,8 +39,7 @@ async def test_the_simulated_engine_keeps_the_contract(stand: Stand, check: str)
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("how", ["fin", "rst", "error-event"])
 async def test_a_cut_stream_is_never_taken_for_success(stand: Stand, how: str):
-    """However an engine cuts a stream, even with an end mark as vLLM does, and cuts what continues it too, the caller is
-    told that it is not whole."""
+    """However an engine cuts a stream, even with an end mark, and what continues it too, the caller is told so."""
     engine = stand.engine
     assert isinstance(engine, SimulatedProcess)
     await engine.set_faults({"kind": "cut", "after_tokens": 10, "how": how, "count": 50})

@@ -92,7 +92,7 @@ CHANGES = Table(
     Column("subject", Text, primary_key=True),
     Column("version", BigInteger, nullable=False),
 )
-"""A number per subject (`keys`, `tenancy`) that grows with each change, so that polling for changes is one cheap look-up."""
+"""A number per subject (`keys`, `tenancy`) that grows with each change: polling for changes is one cheap look-up."""
 
 TENANCY_ENTRIES = Table(
     "tenancy_entries",

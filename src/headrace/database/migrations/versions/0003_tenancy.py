@@ -73,10 +73,14 @@ _APPEND_ONLY = {
         for verb in ("UPDATE", "DELETE")
     ],
     "postgresql": [
-        "CREATE FUNCTION audit_refuse() RETURNS trigger AS $$ "
-        f"BEGIN RAISE EXCEPTION '{_SAID}'; END $$ LANGUAGE plpgsql",
-        "CREATE TRIGGER audit_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit "
-        "FOR EACH STATEMENT EXECUTE FUNCTION audit_refuse()",
+        (
+            "CREATE FUNCTION audit_refuse() RETURNS trigger AS $$ "
+            f"BEGIN RAISE EXCEPTION '{_SAID}'; END $$ LANGUAGE plpgsql"
+        ),
+        (
+            "CREATE TRIGGER audit_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit "
+            "FOR EACH STATEMENT EXECUTE FUNCTION audit_refuse()"
+        ),
     ],
 }
 

@@ -1,6 +1,6 @@
 """What the queue of one model looks like at one moment: `headrace queue`, the control API, and between processes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -53,6 +53,12 @@ class EndpointRoom(msgspec.Struct, frozen=True, kw_only=True):
     """Age of the three numbers before; None: never measured."""
     is_measured_fresh: bool = False
     """Whether those numbers count: old ones do not."""
+    is_usable: bool = True
+    """Whether it may be given requests."""
+
+    @property
+    def is_full(self) -> bool:
+        return self.places is not None and self.in_flight >= self.places
 
 
 class QueueStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +89,40 @@ LONGEST_SHOWN = 50
 """Requests of one queue that are shown one by one."""
 
 
+def reason_of(rooms: Sequence[EndpointRoom], waiting: int) -> str:
+    """Say why requests wait."""
+    if not waiting:
+        return "nothing waits"
+    usable = [room for room in rooms if room.is_usable]
+    if not usable:
+        return f"none of {len(rooms)} endpoints is ready"
+    if _are_full(usable):
+        places = sum(room.places or 0 for room in usable)
+        return f"all {places} places of {len(usable)} ready endpoints are taken"
+    return "the places that are free are kept for tenants below their share, or wait for prompts under way"
+
+
+def _are_full(rooms: Sequence[EndpointRoom]) -> bool:
+    usable = [room for room in rooms if room.is_usable]
+    return bool(usable) and all(room.is_full for room in usable)
+
+
+def _merged_reason(statuses: list[QueueStatus], rooms: Sequence[EndpointRoom], busiest: QueueStatus) -> str:
+    """Why requests wait, in the figures of all workers: each has its own part of the places."""
+    waiting = [status for status in statuses if status.waiting]
+    if not waiting or not _are_full(busiest.endpoints):
+        return busiest.reason
+    usable = [room for room in rooms if room.is_usable]
+    if _are_full(usable):
+        return reason_of(usable, busiest.waiting)
+    places, taken = sum(room.places or 0 for room in usable), sum(room.in_flight for room in usable)
+    full = len([status for status in waiting if _are_full(status.endpoints)])
+    return (
+        f"the places of {full} of {len(statuses)} workers are taken, and requests wait there; in all {taken} of "
+        f"{places} places are"
+    )
+
+
 def merge_queues(found: Iterable[tuple[int, tuple[QueueStatus, ...]]]) -> tuple[QueueStatus, ...]:
     """Sum the queues of several workers, given by worker number."""
     by_model: dict[str, list[QueueStatus]] = {}
@@ -99,15 +139,17 @@ def _merged(statuses: list[QueueStatus]) -> QueueStatus:
     rates = [status.starts_per_s for status in statuses if status.starts_per_s is not None]
     busiest = max(statuses, key=lambda status: status.waiting)
     longest = sorted((each for status in statuses for each in status.longest), key=lambda each: each.since_at)
+    endpoints = _merged_endpoints(statuses)
     return msgspec.structs.replace(
         busiest,
+        reason=_merged_reason(statuses, endpoints, busiest),
         waiting=sum(status.waiting for status in statuses),
         waiting_bytes=sum(status.waiting_bytes for status in statuses),
         in_service=sum(status.in_service for status in statuses),
         starts_per_s=sum(rates) if rates else None,
         by_class=_summed(status.by_class for status in statuses),
         tenants=_merged_tenants(statuses),
-        endpoints=_merged_endpoints(statuses),
+        endpoints=endpoints,
         longest=tuple(longest[:LONGEST_SHOWN]),
         refused=_summed(status.refused for status in statuses),
         degraded=_summed(status.degraded for status in statuses),
@@ -152,6 +194,7 @@ def _merged_endpoints(statuses: list[QueueStatus]) -> tuple[EndpointRoom, ...]:
                 places=places,
                 prefill_tokens=known.prefill_tokens + each.prefill_tokens,
                 held_tokens=known.held_tokens + each.held_tokens,
+                is_usable=known.is_usable or each.is_usable,
             )
         merged[each.endpoint] = each
     return tuple(merged.values())

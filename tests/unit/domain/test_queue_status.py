@@ -9,6 +9,7 @@ from headrace.domain.queue_status import (
     TenantQueue,
     WaitingRequest,
     merge_queues,
+    reason_of,
 )
 
 
@@ -79,3 +80,26 @@ def test_an_endpoint_without_a_bound_in_one_worker_has_none() -> None:
     (merged,) = merge_queues([(0, (status(places=None),)), (1, (status(count=LONGEST_SHOWN + 5),))])
     assert merged.endpoints[0].places is None
     assert len(merged.longest) == LONGEST_SHOWN
+
+
+def with_places(in_flight: int, places: int, *, count: int = 1) -> QueueStatus:
+    rooms = tuple(
+        EndpointRoom(endpoint=f"p/{number}", state="ready", in_flight=in_flight, places=places, prefill_tokens=0,
+                     held_tokens=0)
+        for number in range(2)
+    )  # fmt: skip
+    return msgspec.structs.replace(status(count=count), endpoints=rooms, reason=reason_of(rooms, count))
+
+
+def test_the_reason_is_told_in_the_places_that_are_shown() -> None:
+    """With several workers the reason counts the places of all, as the rows of the endpoints do."""
+    one = with_places(3, 3)
+    assert one.reason == "all 6 places of 2 ready endpoints are taken"
+    (full,) = merge_queues([(0, (one,)), (1, (with_places(2, 2),))])
+    assert full.reason == "all 10 places of 2 ready endpoints are taken"
+    (partly,) = merge_queues([(0, (one,)), (1, (with_places(0, 2, count=0),))])
+    assert partly.reason == (
+        "the places of 1 of 2 workers are taken, and requests wait there; in all 6 of 10 places are"
+    )
+    (calm,) = merge_queues([(0, (with_places(0, 2, count=0),)), (1, (with_places(0, 2, count=0),))])
+    assert calm.reason == "nothing waits"

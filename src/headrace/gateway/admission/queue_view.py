@@ -2,7 +2,14 @@
 
 from collections.abc import Iterator
 
-from headrace.domain.queue_status import LONGEST_SHOWN, EndpointRoom, QueueStatus, TenantQueue, WaitingRequest
+from headrace.domain.queue_status import (
+    LONGEST_SHOWN,
+    EndpointRoom,
+    QueueStatus,
+    TenantQueue,
+    WaitingRequest,
+    reason_of,
+)
 from headrace.gateway.admission.core.bands import BANDS
 from headrace.gateway.admission.core.flow import Flow
 from headrace.gateway.admission.model_queue import GatewayTicket, ModelQueue
@@ -19,6 +26,7 @@ def _status(queue: ModelQueue, endpoints: list[Endpoint], now_mono_s: float, now
     lane = queue.lane
     waiting = sorted(_iter_tickets(queue), key=lambda ticket: ticket.since_mono_s)[:LONGEST_SHOWN]
     rate = lane.drain.per_s(now_mono_s)
+    rooms = tuple(_endpoint(endpoint, now_mono_s) for endpoint in endpoints)
     return QueueStatus(
         model=queue.model,
         pools=tuple(dict.fromkeys(endpoint.plan.name for endpoint in endpoints)),
@@ -26,30 +34,15 @@ def _status(queue: ModelQueue, endpoints: list[Endpoint], now_mono_s: float, now
         waiting_bytes=lane.waiting_bytes,
         in_service=lane.in_service,
         starts_per_s=None if rate is None else round(rate, 3),
-        reason=reason_of(endpoints, lane.waiting),
+        reason=reason_of(rooms, lane.waiting),
         by_class={each.value: lane.waiting_of(each) for each in BANDS},
         tenants=tuple(_tenant(flow, now_mono_s) for flow in lane.iter_flows()),
-        endpoints=tuple(_endpoint(endpoint, now_mono_s) for endpoint in endpoints),
+        endpoints=rooms,
         longest=tuple(_waiting(ticket, now_mono_s, now_at) for ticket in waiting),
         refused=dict(queue.refused),
         degraded=dict(queue.degraded),
         withdrawals=queue.withdrawals,
     )
-
-
-def reason_of(endpoints: list[Endpoint], waiting: int) -> str:
-    """Say why requests wait."""
-    if not waiting:
-        return "nothing waits"
-    usable = [endpoint for endpoint in endpoints if endpoint.is_usable]
-    if not usable:
-        return f"none of {len(endpoints)} endpoints is ready"
-    bounded = [endpoint for endpoint in usable if endpoint.load.sequences_limit is not None]
-    full = [endpoint for endpoint in bounded if endpoint.in_flight >= (endpoint.load.sequences_limit or 0)]
-    if len(full) == len(usable):
-        places = sum(endpoint.load.sequences_limit or 0 for endpoint in full)
-        return f"all {places} places of {len(full)} ready endpoints are taken"
-    return "the places that are free are kept for tenants below their share, or wait for prompts under way"
 
 
 def _tenant(flow: Flow, now_mono_s: float) -> TenantQueue:
@@ -80,6 +73,7 @@ def _endpoint(endpoint: Endpoint, now_mono_s: float) -> EndpointRoom:
         kv_utilization_ratio=measured.kv_utilization_ratio if measured else None,
         measured_age_s=None if age_s is None else round(age_s, 3),
         is_measured_fresh=load.fresh(now_mono_s) is not None,
+        is_usable=endpoint.is_usable,
     )
 
 

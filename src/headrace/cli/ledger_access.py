@@ -23,6 +23,7 @@ from headrace.tenancy.entry_store import EntryStore
 from headrace.tenancy.governing import EntryWishError, Governor
 from headrace.tenancy.key_store import KeyStore
 from headrace.tenancy.key_wish import KeyWishError
+from headrace.tenancy.overlay import EntryKind
 
 _NUDGE_S = 5.0
 
@@ -48,6 +49,13 @@ class LedgerAccess:
     @property
     def governor(self) -> Governor:
         return Governor(loaded=self.loaded, entries=self.entries, keys=self.keys, clock=self.clock)
+
+    def check_tenant(self, name: str) -> None:
+        """Of a tenant that is gone the past is still shown; where there is nothing of it, the name is a slip.
+
+        Raises: EntryNotFoundError with the nearest name.
+        """
+        self.governor.get_entry(EntryKind.TENANT, name)
 
     def announce_change(self) -> bool:
         """Tell the running instance, so that the change is in force at once; False where none runs."""

@@ -1,6 +1,7 @@
 """Routes about what was used: sums, single requests, limits and budgets. A role scoped to a tenant sees its own."""
 
 import asyncio
+from collections.abc import Collection
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -8,6 +9,7 @@ from starlette.responses import Response
 from headrace.control_api.answers import answer_json
 from headrace.control_api.context import ControlContext
 from headrace.control_api.query import find_number, read_moment
+from headrace.declaration.nearest import did_you_mean
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.quota import BUDGETS
 from headrace.ledger.requests import READ_ROWS, read_requests
@@ -60,8 +62,16 @@ async def _answer_limits(schema: str, request: Request, context: ControlContext,
     )
     declaration = context.operations.declaration()
     keys = {str(record.key_id): record for record in await asyncio.to_thread(context.keys.list_keys)}
+    if only.tenant is not None and not only.is_scoped:  # the hint names others
+        _check_tenant(only.tenant, {*declaration.tenants, *(key.tenant for key in keys.values())})
     statuses = [one for one in await context.operations.quota() if (one.unit in BUDGETS) == is_budget]
     return answer_json(schema, view_limits(statuses, declaration, keys, only))
+
+
+def _check_tenant(name: str, known: Collection[str]) -> None:
+    if name not in known:
+        message = f'there is no tenant "{name[:128]}". {did_you_mean(name, sorted(known))}'
+        raise RequestError(ErrorCode.ROUTE_NOT_FOUND, message)
 
 
 def _groups(request: Request) -> tuple[UsageGroup, ...]:

@@ -118,3 +118,18 @@ def test_keys_of_a_removed_tenant_are_pointed_out(declared):
     rows = {row["name"]: row for row in printed(declared("tenants", "--json"))}
     assert (rows["team-b"]["managed_by"], rows["team-b"]["active_keys"]) == ("nobody", 1)
     assert "keys are refused" in declared("tenants").out
+
+
+@pytest.mark.parametrize("verb", ["usage", "audit"])
+def test_a_tenant_that_never_was_has_no_past(declared, verb):
+    """A slip in --tenant is answered with the nearest name, not with an empty table; who was idle has an empty one."""
+    ran = declared(verb, "--tenant", "taem-a")
+    assert (ran.code, 'there is no tenant "taem-a"' in ran.err, 'Did you mean "team-a"?' in ran.err) == (1, True, True)
+    assert declared(verb, "--tenant", "team-a").code == 0
+
+
+def test_the_past_of_a_removed_tenant_is_still_shown(declared):
+    """What the audit log knows of a tenant that is gone is no slip."""
+    declared("tenants", "create", "gone")
+    declared("tenants", "delete", "gone")
+    assert [each["action"] for each in printed(declared("audit", "--tenant", "gone", "--json"))] != []

@@ -202,3 +202,12 @@ async def test_budgets_carry_their_marks(api):
         ("d", "per_day", 1.0),
     ]
     assert [(one["used"], one["remaining"]) for one in seen][-1] == (130.0, 0.0)
+
+
+@pytest.mark.parametrize("path", ["quota", "budget"])
+async def test_limits_of_a_tenant_that_does_not_exist_are_not_shown_as_none(api, path):
+    """A slip in the tenant's name is answered with the nearest one."""
+    answer = await api.local.get(f"/api/v1/{path}?tenant=taem-a")
+    assert answer.status_code == 404
+    assert 'there is no tenant "taem-a". Did you mean "team-a"?' in answer.json()["error"]["message"]
+    assert (await api.local.get(f"/api/v1/{path}?tenant={MINE}")).status_code == 200

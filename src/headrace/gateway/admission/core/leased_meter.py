@@ -21,6 +21,8 @@ CONFIRM_S = 0.03
 """The book's first refusal is asked again so soon: another member may not have told yet what it gave back."""
 PATIENCE_S = 0.6
 """A request waits so long for what others hold unused: they hear within 0.1 s that somebody waits for it."""
+SLOTS_PATIENCE_S = 0.25
+"""As PATIENCE_S, for slots: of these nobody can tell from outside whether they are in use, and they mostly are."""
 CONTESTED_S = 1.0
 """The wait that a refusal states where others held unused what was needed."""
 EXACT_MAX = 2**53 - 1
@@ -191,7 +193,8 @@ class LeasedMeter(ABC):
         if is_enough:
             self._asking_since_mono_s = now_mono_s
         self._is_contested = not is_enough and is_elsewhere
-        patience_s = PATIENCE_S if is_elsewhere else CONFIRM_S if self._desk.members > 1 else 0.0
+        longest_s = SLOTS_PATIENCE_S if self.kind is LeaseKind.SLOTS else PATIENCE_S
+        patience_s = longest_s if is_elsewhere else CONFIRM_S if self._desk.members > 1 else 0.0
         self._is_hoping = not is_enough and now_mono_s - self._asking_since_mono_s < patience_s
         self._denied_until_mono_s = 0.0 if is_enough or self._is_hoping else now_mono_s + DENIED_S
         self._retry_mono_s = now_mono_s + answer.wait_s

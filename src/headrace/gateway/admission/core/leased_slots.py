@@ -70,6 +70,11 @@ class LeasedSlots(LeasedMeter):
     def is_used_elsewhere(self) -> bool:
         return self._held_by_others > 0
 
+    def recall(self, now_mono_s: float) -> None:
+        """As of every meter; where all is in use there is nothing to give back, and no reason for an exchange."""
+        if self.held > self.in_use:
+            super().recall(now_mono_s)
+
     def report(self, now_mono_s: float) -> LeaseReport:
         """Say what is held, after letting go of what is not needed."""
         in_use, need, self._asked = self.in_use, 0, 0

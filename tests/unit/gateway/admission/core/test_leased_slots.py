@@ -63,3 +63,16 @@ def test_slots_counted_without_asking_are_held() -> None:
     slots = Hurried().slots
     slots.take(3, 0.0)
     assert slots.report(0.0).held == 3
+
+
+def test_slots_in_use_are_not_asked_for_again_and_again() -> None:
+    """While another gateway waits for a slot, one whose slots are all in use makes no exchange for that."""
+    hurried = Hurried()
+    slots = hurried.slots
+    slots.adopt(answer(3), 0.0)
+    slots.take(2, 0.0)
+    slots.recall(0.0)
+    assert hurried.times == 1
+    slots.take(1, 0.0)
+    slots.recall(0.1)
+    assert hurried.times == 1

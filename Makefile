@@ -35,8 +35,8 @@ up: $(RUNTIME_READY) ## Start engine and gateway in the background; prints URL, 
 down: $(RUNTIME_READY) ## Stop what `make up` started
 	@$(BIN)/headrace down
 
-test: $(DEV_READY) ## Run the whole test suite
-	@$(BIN)/python -m pytest $(ARGS)
+test: $(DEV_READY) ## Run the whole test suite (a folder or a test: make test ARGS=tests/unit/ledger)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 test-vllm: $(DEV_READY) ## Run the contract suite against the real vLLM on this CPU (installs 4 GB once)
 	@HEADRACE_REAL_ENGINE=vllm $(BIN)/python -m pytest -s tests/real $(ARGS)

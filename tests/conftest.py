@@ -19,6 +19,8 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("headrace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("headrace")
 
+os.environ.pop("COLUMNS", None)  # how wide the terminal of whoever runs the tests is changes no test
+
 pytest_plugins = ["tests.fixtures.engine", "tests.fixtures.redis_server"]
 
 

@@ -149,6 +149,6 @@ async def test_streams_outlive_a_killed_engine(running: RealEngine, second: Real
     FIGURES.add("resumed_same_texts", same)
     FIGURES.add("resumed_agreeing_texts", agreeing)
     if running.kind is EngineKind.VLLM:
-        # SGLang reads a prompt with other kernels than it writes with: near-ties may fall the other way after a seam, as
-        # they do when asked by hand (docs/resume.md). That the seam itself is exact is held by the test above.
+        # SGLang reads with other kernels than it writes with: near-ties may fall the other way after a seam, as they
+        # do when asked by hand (docs/resume.md). That the seam itself is exact is held by the test above.
         assert same == agreeing

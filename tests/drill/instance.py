@@ -8,7 +8,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from tests.harness.ports import free_port
 
 ENGINE = Path(__file__).parent / "standins" / "engine.py"
 DEADLINE_S = 60.0
@@ -184,9 +184,3 @@ def wait_until(is_true: Callable[[], object], what: str) -> None:
     while not is_true():
         assert time.monotonic() < end, f"still waiting for {what}"
         time.sleep(0.05)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

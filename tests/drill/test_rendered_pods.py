@@ -4,7 +4,6 @@ import hashlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 from tests.fixtures.file_server import serving
 from tests.harness.manifests import Document, documents_of
+from tests.harness.ports import free_port
 from tests.harness.render_cases import declaration_text, rendered_text
 
 from headrace.fleet.deploy.render.targets import Target
@@ -45,12 +45,6 @@ def gateway_of(documents: list[Document]) -> tuple[dict[str, Any], str]:
     pod = next(one for one in documents if one["kind"] == "Deployment" and one["metadata"]["name"] == "gateway")
     config = next(one for one in documents if one["kind"] == "ConfigMap" and one["metadata"]["name"] == "gateway")
     return pod["spec"]["template"]["spec"], config["data"]["headrace.yaml"]
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def status_of(url: str) -> int | None:

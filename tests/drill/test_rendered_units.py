@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.drill.instance import Instance, free_port
+from tests.drill.instance import Instance
+from tests.harness.ports import free_port
 
 from headrace.engines.simulated.text import expected_text
 from headrace.fleet.deploy.render.request import make_request

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.drill.instance import Instance, free_port, wait_until
+from tests.drill.instance import Instance, wait_until
+from tests.harness.ports import free_port
 
 
 @pytest.fixture

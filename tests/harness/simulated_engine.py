@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from tests.harness.ports import free_port
 
 from headrace.domain.endpoint import EngineKind
 from headrace.engines.simulated.config import DialectKind, EngineConfig
@@ -60,11 +60,6 @@ async def serving(config: EngineConfig) -> AsyncIterator[tuple[Service, httpx.As
         service.close()
         await server.wait_closed()
         await asyncio.sleep(0)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 class SimulatedProcess:

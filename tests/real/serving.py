@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from tests.harness.ports import free_port
 from tests.real.installation import InstallRecipe, ensure_installed, ensure_model
 
 from headrace.declaration.builtin import BUILTIN_MODEL
@@ -209,9 +209,3 @@ def processes_of_session(session_id: int) -> dict[int, str]:
             if int(session) == session_id and state != "Z":
                 found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     return found
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])

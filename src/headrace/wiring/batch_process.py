@@ -5,7 +5,6 @@ Until then only its socket is there, and costs nothing.
 
 import asyncio
 import os
-import signal
 import socket
 
 import structlog
@@ -14,7 +13,7 @@ from headrace.batch.launch import batch_argv
 from headrace.control_api.server import bind_unix
 from headrace.declaration.batch_section import BatchPlan
 from headrace.fleet.deploy.process_identity import ProcessIdentity
-from headrace.fleet.deploy.process_watch import spawn, try_signal, wait_gone, wait_gone_within
+from headrace.fleet.deploy.process_watch import end_process, spawn, wait_gone
 from headrace.settings import Settings
 
 log = structlog.get_logger("headrace.supervisor")
@@ -50,12 +49,8 @@ class BatchProcess:
 
     async def stop(self) -> None:
         """Let it end; batches go on with the next start. Call after `run` was cancelled."""
-        if self._process is None:
-            return
-        try_signal(self._process, signal.SIGTERM)
-        if not await wait_gone_within(self._process, STOP_S):
-            try_signal(self._process, signal.SIGKILL)
-            await wait_gone(self._process)
+        if self._process is not None:
+            await end_process(self._process, STOP_S)
 
     @property
     def _log_path(self) -> str:

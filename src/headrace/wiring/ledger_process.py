@@ -2,13 +2,12 @@
 
 import asyncio
 import os
-import signal
 from pathlib import Path
 
 import structlog
 
 from headrace.fleet.deploy.process_identity import ProcessIdentity
-from headrace.fleet.deploy.process_watch import spawn, try_signal, wait_gone, wait_gone_within
+from headrace.fleet.deploy.process_watch import end_process, spawn, wait_gone
 from headrace.ledger.process import projector_launch
 from headrace.settings import Settings
 
@@ -56,9 +55,5 @@ class LedgerProcess:
 
     async def stop(self) -> None:
         """Let it finish its last pass. Call after `run` was cancelled."""
-        if self._process is None:
-            return
-        try_signal(self._process, signal.SIGTERM)
-        if not await wait_gone_within(self._process, STOP_S):
-            try_signal(self._process, signal.SIGKILL)
-            await wait_gone(self._process)
+        if self._process is not None:
+            await end_process(self._process, STOP_S)

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.fixtures.engine import free_port
+from tests.harness.ports import free_port
 
 from headrace.sizing.architecture import UnknownArchitectureError
 from headrace.sizing.gguf_file import read_gguf, read_gguf_header

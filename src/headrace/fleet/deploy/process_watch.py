@@ -74,6 +74,14 @@ async def wait_gone_within(process: ProcessIdentity, bound_s: float) -> bool:
     return True
 
 
+async def end_process(process: ProcessIdentity, bound_s: float) -> None:
+    """Ask a process to end, and kill it where it has not after `bound_s`; returns once it is gone."""
+    try_signal(process, signal.SIGTERM)
+    if not await wait_gone_within(process, bound_s):
+        try_signal(process, signal.SIGKILL)
+        await wait_gone(process)
+
+
 def reap(pid: int) -> None:
     """Remove the zombie of a child of ours."""
     try:

@@ -4,8 +4,9 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from tests.fixtures.engine import RunningEngine, free_port
+from tests.fixtures.engine import RunningEngine
 from tests.fixtures.file_server import FileServer, serving
+from tests.harness.ports import free_port
 
 from headrace.domain.endpoint import EngineKind
 from headrace.fleet.deploy.attach import EndpointUnreachableError, detect_engine

@@ -68,6 +68,10 @@ def main(arguments: Sequence[str]) -> int:
         from benchmarks.routing import command as routing  # imports headrace, for its engine model
 
         return routing.main(arguments[1:])
+    if arguments[:1] == ["rehearsal"]:
+        from benchmarks.routing import rehearsal  # imports headrace, for its engine model
+
+        return rehearsal.main(arguments[1:])
     if arguments[:1] == ["neighbours"]:
         from benchmarks import neighbours  # imports headrace, as micro does
 

@@ -12,7 +12,7 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from random import Random
 
@@ -20,24 +20,15 @@ from benchmarks.machine import busy_cpu_s, read_machine
 from benchmarks.measure import say
 from benchmarks.native import CACHE
 from benchmarks.problem import BenchmarkError
+from benchmarks.routing.capacity import capacity_per_s as load_1_per_s
 from benchmarks.routing.client import Sample, replay
 from benchmarks.routing.engines import FleetShape, running_fleet
 from benchmarks.routing.prompts import Prompts
 from benchmarks.routing.routers import DEFAULT_ROUTERS, start_router, version_of
 from benchmarks.routing.summary import RunFigures, sum_up, table, verdicts
-from headrace.engines.simulated.config import DialectKind
-from headrace.engines.simulated.hardware import Hardware, model_of
-from headrace.gateway.routing.core.decision import Policy, Weighted
-from headrace.gateway.routing.core.scorers import RoundRobinScorer
-from headrace.rehearsal.routing import rehearse
-from headrace.rehearsal.routing_trace import TRACE_BLOCK_TOKENS, TracedRequest, at_rate, read_azure, read_mooncake
+from headrace.rehearsal.routing_trace import TracedRequest, at_rate, read_azure, read_mooncake
 
 TRACE = Path(__file__).parent / "mooncake_1000.jsonl"
-ROUND_ROBIN = Policy(
-    scorers=(Weighted(scorer=RoundRobinScorer(), weight=1.0, offline_weight=1.0),),
-    brake_factor=None,
-    uses_prefixes=False,
-)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -54,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     shutil.rmtree(folder, ignore_errors=True)
     found: dict[tuple[str, float], list[RunFigures]] = {}
     raw: list[dict[str, object]] = []
-    capacity_per_s = _capacity_per_s(shape, _read(chosen, seed=0))
+    capacity_per_s = load_1_per_s(shape, _read(chosen, seed=0))
     say(f"load 1 is {capacity_per_s:.2f} requests a simulated second on {shape.replicas} replicas")
     for seed in chosen.seeds:
         trace = _read(chosen, seed=seed)
@@ -110,18 +101,6 @@ def _read(chosen: argparse.Namespace, *, seed: int) -> list[TracedRequest]:
         trace = read_mooncake(chosen.trace, requests=chosen.requests, seed=seed)
     room = chosen.context_tokens - 64
     return [request for request in trace if request.input_tokens + request.output_tokens <= room]
-
-
-def _capacity_per_s(shape: FleetShape, trace: Sequence[TracedRequest]) -> float:
-    """Requests a simulated second that the fleet gets done under round robin, when all are there from the start."""
-    hardware = Hardware(dialect=DialectKind.VLLM, gpu=shape.gpu, model=shape.model, context_tokens=shape.context_tokens)
-    model = model_of(hardware)
-    blocks = model.kv.total_blocks * model.kv.block_tokens // TRACE_BLOCK_TOKENS
-    model = replace(model, kv=replace(model.kv, total_blocks=blocks, block_tokens=TRACE_BLOCK_TOKENS))
-    records = list(rehearse(model, shape.replicas, at_rate(trace, 1e6), ROUND_ROBIN))
-    ends_s = sorted(record.ended_at_s or 0.0 for record in records)
-    most = len(ends_s) * 9 // 10  # the last ones run on a fleet that is half empty
-    return most / ends_s[most - 1]
 
 
 def _shuffled(routers: Sequence[str], seed: int) -> list[str]:

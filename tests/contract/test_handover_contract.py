@@ -19,13 +19,13 @@ from headrace.engines.handover import find_handover_words
 from headrace.engines.llamacpp.handover import LlamacppHandover
 from headrace.engines.sglang.handover import SglangHandover
 from headrace.engines.simulated.config import DialectKind
-from headrace.gateway.routing.disaggregation.core.events import End, HandoverEnd, HandoverFailure, Leg, Side
-from headrace.gateway.routing.disaggregation.core.playbook import Expected, Playbook
-from headrace.gateway.routing.disaggregation.core.room_playbook import Meeting, RoomPlaybook
-from headrace.gateway.routing.disaggregation.core.slot_book import SlotBook
-from headrace.gateway.routing.disaggregation.core.slot_playbook import SlotPlaybook
-from headrace.gateway.routing.disaggregation.core.ticket_playbook import TicketPlaybook
-from headrace.gateway.routing.disaggregation.core.tickets import SpentTickets
+from headrace.gateway.handover.core.events import End, HandoverEnd, HandoverFailure, Leg, Side
+from headrace.gateway.handover.core.playbook import Expected, Playbook
+from headrace.gateway.handover.core.room_playbook import Meeting, RoomPlaybook
+from headrace.gateway.handover.core.slot_book import SlotBook
+from headrace.gateway.handover.core.slot_playbook import SlotPlaybook
+from headrace.gateway.handover.core.ticket_playbook import TicketPlaybook
+from headrace.gateway.handover.core.tickets import SpentTickets
 
 ASKED = {
     "model": MODEL,

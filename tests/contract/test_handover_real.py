@@ -15,10 +15,10 @@ from tests.fixtures.engine import RunningEngine, running_engine
 from tests.harness.handover_shell import PATH, WHOLE, Shell
 
 from headrace.engines.llamacpp.handover import LlamacppHandover
-from headrace.gateway.routing.disaggregation.core.events import End, HandoverEnd, HandoverFailure, Leg, Side
-from headrace.gateway.routing.disaggregation.core.playbook import Expected
-from headrace.gateway.routing.disaggregation.core.slot_book import SlotBook
-from headrace.gateway.routing.disaggregation.core.slot_playbook import SlotPlaybook
+from headrace.gateway.handover.core.events import End, HandoverEnd, HandoverFailure, Leg, Side
+from headrace.gateway.handover.core.playbook import Expected
+from headrace.gateway.handover.core.slot_book import SlotBook
+from headrace.gateway.handover.core.slot_playbook import SlotPlaybook
 
 pytestmark = pytest.mark.engine
 

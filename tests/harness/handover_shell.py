@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import msgspec
 
-from headrace.gateway.routing.disaggregation.core.events import (
+from headrace.gateway.handover.core.events import (
     Action,
     CancelLeg,
     ClaimDecode,
@@ -29,11 +29,13 @@ from headrace.gateway.routing.disaggregation.core.events import (
     SendLeg,
     Side,
 )
-from headrace.gateway.routing.disaggregation.core.playbook import Playbook
-from headrace.gateway.routing.disaggregation.core.slot_book import SlotBook
+from headrace.gateway.handover.core.playbook import Playbook
+from headrace.gateway.handover.core.slot_book import SlotBook
 
 PATH = "/v1/chat/completions"
 WHOLE = {"stream": False, "stream_options": None}
+ANSWER_S = 120.0
+"""A slow machine's longest answer; the playbook's bounds are shorter."""
 
 
 class _Delta(msgspec.Struct):
@@ -50,6 +52,18 @@ class _Cached(msgspec.Struct):
 
 class _Usage(msgspec.Struct):
     prompt_tokens_details: _Cached | None = None
+
+
+class _Message(msgspec.Struct):
+    content: str
+
+
+class _WholeChoice(msgspec.Struct):
+    message: _Message
+
+
+class _Whole(msgspec.Struct):
+    choices: list[_WholeChoice]
 
 
 class _Event(msgspec.Struct):
@@ -72,31 +86,44 @@ class Shell:
     sent: list[Leg] = field(default_factory=list[Leg])
     whole_fields: Mapping[str, object] = field(default_factory=dict[str, object])
     """What the whole request has beside what was asked."""
+    is_callers_fault: Callable[[int, bytes], bool] = lambda _, __: False
+    """Of a refusal's status and body: whether every engine would refuse it."""
+    answers: dict[Leg, bytes] = field(default_factory=dict[Leg, bytes])
+    """Bodies of the legs that were answered whole, and of those that were refused."""
     text: str = ""
     cached_tokens: int = 0
     """What decode says it had of the prompt."""
     took_s: float = 0.0
+    """Until the playbook's end."""
+    first_token_s: float | None = None
+    """Until decode's."""
+    fallback_s: float = 0.0
+    """What the whole answer took."""
 
     async def run(self, playbook: Playbook) -> End:
         """Drive `playbook` to its end, and past it: the whole answer is in `text`."""
-        started_mono_s = time.monotonic()
+        self._started_mono_s = time.monotonic()
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._tasks: dict[Leg, asyncio.Task[None]] = {}
         self._timers: list[asyncio.TimerHandle] = []
-        async with httpx.AsyncClient(timeout=60) as client:
+        async with httpx.AsyncClient(timeout=ANSWER_S) as client:
             self._client = client
             freed = [await self._do(action) for action in playbook.start(time.monotonic())]
             while playbook.end is None:
                 event = await self._events.get()
                 freed += [await self._do(action) for action in playbook.on(event, time.monotonic())]
-            self.took_s = time.monotonic() - started_mono_s
+            self.took_s = self._since_start_s()
             for timer in self._timers:
                 timer.cancel()
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
             await asyncio.gather(*[task for task in freed if task is not None], return_exceptions=True)
             if playbook.end.how is HandoverEnd.FELL_BACK:
                 self.text = (await self._ask_whole())["choices"][0]["message"]["content"]
+                self.fallback_s = self._since_start_s() - self.took_s
         return playbook.end
+
+    def _since_start_s(self) -> float:
+        return time.monotonic() - self._started_mono_s
 
     async def _ask_whole(self) -> dict[str, list[dict[str, dict[str, str]]]]:
         answer = await self._client.post(self.whole_url + PATH, json={**self.asked, **WHOLE, **self.whole_fields})
@@ -145,15 +172,24 @@ class Shell:
         try:
             async with self._client.stream("POST", url, content=body, headers=headers) as answer:
                 if answer.status_code >= 300:
-                    self._events.put_nowait(LegRefused(send.leg, answer.status_code, await answer.aread()))
+                    self._events.put_nowait(self._refusal(send.leg, answer.status_code, await answer.aread()))
                     return
                 content = await self._decode(answer) if send.leg is Leg.DECODE else await answer.aread()
+                self.answers[send.leg] = content
         except httpx.TransportError:
             self._events.put_nowait(LegLost(send.leg))
             return
         self._events.put_nowait(LegAnswered(send.leg, content))
 
+    def _refusal(self, leg: Leg, status: int, body: bytes) -> LegRefused:
+        self.answers[leg] = body
+        return LegRefused(leg, status, body, is_callers_fault=self.is_callers_fault(status, body))
+
     async def _decode(self, answer: httpx.Response) -> bytes:
+        if not self.asked.get("stream"):
+            body = await answer.aread()
+            self.text = msgspec.json.decode(body, type=_Whole).choices[0].message.content
+            return body
         async for line in answer.aiter_lines():
             if not line.startswith("data: {"):
                 continue
@@ -163,6 +199,7 @@ class Shell:
                 self.cached_tokens = event.usage.prompt_tokens_details.cached_tokens
             if choices and choices[0].delta.content:
                 if not self.text:
+                    self.first_token_s = self._since_start_s()
                     self._events.put_nowait(FirstTokenArrived())
                 self.text += choices[0].delta.content
         return b""

@@ -10,7 +10,7 @@ from headrace.domain.request import ApiDialect
 from headrace.engines.llamacpp.handover import LlamacppHandover
 from headrace.engines.sglang.handover import SglangHandover
 from headrace.engines.vllm.handover import VllmHandover
-from headrace.gateway.routing.disaggregation.core.events import (
+from headrace.gateway.handover.core.events import (
     Action,
     CallerLeft,
     CancelLeg,
@@ -30,11 +30,11 @@ from headrace.gateway.routing.disaggregation.core.events import (
     SendLeg,
     Side,
 )
-from headrace.gateway.routing.disaggregation.core.playbook import Expected, Playbook
-from headrace.gateway.routing.disaggregation.core.room_playbook import Meeting, RoomPlaybook
-from headrace.gateway.routing.disaggregation.core.slot_playbook import SlotPlaybook
-from headrace.gateway.routing.disaggregation.core.ticket_playbook import TicketPlaybook
-from headrace.gateway.routing.disaggregation.core.tickets import SpentTickets
+from headrace.gateway.handover.core.playbook import Expected, Playbook
+from headrace.gateway.handover.core.room_playbook import Meeting, RoomPlaybook
+from headrace.gateway.handover.core.slot_playbook import SlotPlaybook
+from headrace.gateway.handover.core.ticket_playbook import TicketPlaybook
+from headrace.gateway.handover.core.tickets import SpentTickets
 
 EXPECTED = Expected(prefill_s=2.0, transfer_s=0.5, first_token_s=0.1, bound_s=5.0)
 LONGEST_S = 2.0 + 0.5 + 0.1 + 5.0

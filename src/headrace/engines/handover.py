@@ -1,7 +1,7 @@
 """What a driver says about handing a prompt's KV over to another engine: bodies, calls, and how to read answers.
 
 The order of the steps, and what follows when one fails, is the gateway's
-(`gateway/routing/disaggregation/core/`); here are the words. `find_handover_words` is the table.
+(`gateway/handover/core/`); here are the words. `find_handover_words` is the table.
 """
 
 from collections.abc import Mapping

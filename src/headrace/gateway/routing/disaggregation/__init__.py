@@ -1,4 +1,1 @@
-"""A prompt computed by one engine and answered by another. `core/` decides; nothing here is wired in yet.
-
-See docs/disaggregation.md.
-"""
+"""When a prompt is computed by one engine and answered by another, and by which. See docs/disaggregation.md."""

@@ -1,1 +1,1 @@
-"""Pure decisions of disaggregation: when to split, which pair, what is sent to whom next, what follows a failure."""
+"""Pure decisions of disaggregation: when to split, between whom, how long it will take."""

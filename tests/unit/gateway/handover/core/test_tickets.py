@@ -1,6 +1,6 @@
 """Tickets that were used."""
 
-from headrace.gateway.routing.disaggregation.core.tickets import SpentTickets
+from headrace.gateway.handover.core.tickets import SpentTickets
 
 
 def test_a_ticket_is_good_once() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from headrace.engines.sglang.handover import SglangHandover
-from headrace.gateway.routing.disaggregation.core.events import (
+from headrace.gateway.handover.core.events import (
     Action,
     CallerLeft,
     CancelLeg,
@@ -22,8 +22,8 @@ from headrace.gateway.routing.disaggregation.core.events import (
     SendLeg,
     Side,
 )
-from headrace.gateway.routing.disaggregation.core.playbook import Expected
-from headrace.gateway.routing.disaggregation.core.room_playbook import ROOMS, Meeting, RoomPlaybook
+from headrace.gateway.handover.core.playbook import Expected
+from headrace.gateway.handover.core.room_playbook import ROOMS, Meeting, RoomPlaybook
 
 WORDS = SglangHandover()
 EXPECTED = Expected(prefill_s=2.0, transfer_s=0.5, first_token_s=0.1, bound_s=5.0)

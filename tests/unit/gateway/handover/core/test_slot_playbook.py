@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.engines.llamacpp.handover import LlamacppHandover
-from headrace.gateway.routing.disaggregation.core.events import (
+from headrace.gateway.handover.core.events import (
     Action,
     CallerLeft,
     CancelLeg,
@@ -26,8 +26,8 @@ from headrace.gateway.routing.disaggregation.core.events import (
     SendLeg,
     Side,
 )
-from headrace.gateway.routing.disaggregation.core.playbook import Expected
-from headrace.gateway.routing.disaggregation.core.slot_playbook import SlotPlaybook, stale_files
+from headrace.gateway.handover.core.playbook import Expected
+from headrace.gateway.handover.core.slot_playbook import SlotPlaybook, stale_files
 
 WORDS = LlamacppHandover()
 EXPECTED = Expected(prefill_s=2.0, transfer_s=0.5, first_token_s=0.1, bound_s=5.0)

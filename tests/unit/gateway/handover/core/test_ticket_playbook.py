@@ -9,7 +9,7 @@ from headrace.domain.request import ApiDialect
 from headrace.engines.handover import TicketWords
 from headrace.engines.tensorrt_llm.handover import TensorrtLlmHandover
 from headrace.engines.vllm.handover import VllmHandover
-from headrace.gateway.routing.disaggregation.core.events import (
+from headrace.gateway.handover.core.events import (
     Action,
     CallerLeft,
     CancelLeg,
@@ -28,9 +28,9 @@ from headrace.gateway.routing.disaggregation.core.events import (
     SendLeg,
     Side,
 )
-from headrace.gateway.routing.disaggregation.core.playbook import Expected
-from headrace.gateway.routing.disaggregation.core.ticket_playbook import TicketPlaybook
-from headrace.gateway.routing.disaggregation.core.tickets import SpentTickets
+from headrace.gateway.handover.core.playbook import Expected
+from headrace.gateway.handover.core.ticket_playbook import TicketPlaybook
+from headrace.gateway.handover.core.tickets import SpentTickets
 
 EXPECTED = Expected(prefill_s=2.0, transfer_s=0.5, first_token_s=0.1, bound_s=5.0)
 PARAMS = {

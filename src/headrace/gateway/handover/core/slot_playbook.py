@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from headrace.engines.handover import SlotWords
-from headrace.gateway.routing.disaggregation.core.events import (
+from headrace.gateway.handover.core.events import (
     Action,
     ClaimDecode,
     DecodeClaimed,
@@ -29,7 +29,7 @@ from headrace.gateway.routing.disaggregation.core.events import (
     SendLeg,
     Side,
 )
-from headrace.gateway.routing.disaggregation.core.playbook import Expected, Playbook
+from headrace.gateway.handover.core.playbook import Expected, Playbook
 
 
 class SlotPlaybook(Playbook):

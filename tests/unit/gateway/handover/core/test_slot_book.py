@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.gateway.routing.disaggregation.core.slot_book import SlotBook
+from headrace.gateway.handover.core.slot_book import SlotBook
 
 
 def test_a_slot_has_one_request() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.engines.handover import RoomWords
-from headrace.gateway.routing.disaggregation.core.events import (
+from headrace.gateway.handover.core.events import (
     Action,
     End,
     FreeHeld,
@@ -19,7 +19,7 @@ from headrace.gateway.routing.disaggregation.core.events import (
     LegRefused,
     SendLeg,
 )
-from headrace.gateway.routing.disaggregation.core.playbook import Expected, Playbook
+from headrace.gateway.handover.core.playbook import Expected, Playbook
 
 ROOMS = 1 << 63
 """Rooms are numbers below this. Source: SGLang's `bootstrap_room`."""

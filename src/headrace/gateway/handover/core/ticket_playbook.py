@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from headrace.domain.request import ApiDialect
 from headrace.engines.handover import Ticket, TicketWords, WholeAnswer
-from headrace.gateway.routing.disaggregation.core.events import (
+from headrace.gateway.handover.core.events import (
     Action,
     ClaimDecode,
     DecodeClaimed,
@@ -23,8 +23,8 @@ from headrace.gateway.routing.disaggregation.core.events import (
     SendLeg,
     Side,
 )
-from headrace.gateway.routing.disaggregation.core.playbook import Expected, Playbook
-from headrace.gateway.routing.disaggregation.core.tickets import SpentTickets
+from headrace.gateway.handover.core.playbook import Expected, Playbook
+from headrace.gateway.handover.core.tickets import SpentTickets
 
 
 class TicketPlaybook(Playbook):

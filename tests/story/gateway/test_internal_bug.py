@@ -172,7 +172,7 @@ async def test_a_bug_within_a_stream_ends_it_in_band(tmp_path: Path) -> None:
 
 async def test_a_bug_in_a_retry_is_answered(tmp_path: Path) -> None:
     """A timer has nobody above it: the request that it belongs to still ends."""
-    async with planted("forwarding.delivery:Delivery._attempt", tmp_path) as scene:
+    async with planted("forwarding.delivery:Delivery.attempt_at", tmp_path) as scene:
         asked = asyncio.ensure_future(ask(scene.gateway.port, post(chat("script:hold"), scene.gateway.key)))
         await until_open(scene.engine)
         scene.arm()
@@ -186,7 +186,7 @@ async def test_a_bug_in_a_retry_is_answered(tmp_path: Path) -> None:
 
 async def test_a_bug_in_sending_anew_gives_the_place_back_once(tmp_path: Path) -> None:
     """The engine had closed the connection that was used again: the attempt is over, whatever comes of the next."""
-    async with planted("forwarding.delivery:Delivery._attempt", tmp_path) as scene:
+    async with planted("forwarding.delivery:Delivery.attempt_at", tmp_path) as scene:
         port, key = scene.gateway.port, scene.gateway.key
         assert (await ask(port, post(chat(), key))).status == 200, "the connection to the engine is kept"
         asked = asyncio.ensure_future(ask(port, post(chat("script:hold"), key)))

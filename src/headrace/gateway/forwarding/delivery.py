@@ -6,7 +6,6 @@ than a task, since a task with four awaits costs 6 microseconds (docs/decisions/
 
 import asyncio
 from dataclasses import dataclass, field
-from functools import partial
 from random import random
 from time import monotonic
 
@@ -21,6 +20,7 @@ from headrace.gateway.forwarding.attempt_request import attempt_body, attempt_he
 from headrace.gateway.forwarding.caller_stream import CallerStream
 from headrace.gateway.forwarding.core.bars import ResumeCause
 from headrace.gateway.forwarding.core.failover import AttemptFailed, Decision, NextStep, decide
+from headrace.gateway.forwarding.going_on import resume
 from headrace.gateway.forwarding.hedge import Hedge, expect_first_token
 from headrace.gateway.forwarding.in_band import error_event
 from headrace.gateway.forwarding.phase import ENDED, ERROR, PAUSE, SENT, STREAM, TAIL, WHOLE, Phase
@@ -31,15 +31,12 @@ from headrace.gateway.forwarding.ports import (
     ForwardingSettings,
     Meters,
 )
-from headrace.gateway.forwarding.resumption import Resumption, TokenQuestion, begin_stream
+from headrace.gateway.forwarding.resumption import Resumption, begin_stream
 from headrace.gateway.forwarding.whole_answer import read_envelope, without_echo
 from headrace.gateway.http.connection_pool import Sending
 from headrace.gateway.http.engine_connection import LossReason
 from headrace.gateway.http.exchange import Exchange
 from headrace.gateway.http.sse import EventCutter, EventTooLargeError
-
-RESUME_PAUSE_S = 0.1
-"""Between two looks for an endpoint to go on at, where none is ready. Chosen."""
 
 
 @dataclass(slots=True, eq=False)  # with slots, as `Exchange`: its fields are set some twenty times a request
@@ -97,14 +94,14 @@ class Delivery:
             self._try_next()
             return
         assert isinstance(first.place, Endpoint)
-        self._attempt(first.place)
+        self.attempt_at(first.place)
 
     def withdraw(self) -> bool:
         """Take the request back from its engine, to be held again; False where an answer has begun."""
         if self.phase is not SENT or self.stream is not None or self.hedge is not None:
             return False
         self.cancel_attempt()
-        self._start_over()
+        self.start_over()
         self.tried = ()
         self.account.dispatched_mono_s = None
         return True
@@ -134,13 +131,13 @@ class Delivery:
     def _try_next(self) -> None:
         self.pause = None
         try:
-            self._attempt(self.settings.candidates.choose(self.request, self.tried))
+            self.attempt_at(self.settings.candidates.choose(self.request, self.tried))
         except RequestError as error:
-            self._fail(error)
+            self.fail(error)
         except Exception as bug:  # noqa: BLE001 (boundary of the timer)
             self.crashed(bug)
 
-    def _attempt(self, endpoint: Endpoint, *, fresh: bool = False) -> None:
+    def attempt_at(self, endpoint: Endpoint, *, fresh: bool = False) -> None:
         """Send the request to `endpoint`; `fresh`: once more, as the connection it was sent on had been closed."""
         request, account = self.request, self.account
         if not fresh:
@@ -239,7 +236,7 @@ class Delivery:
         elif reason is LossReason.STALE:
             self.attempt = None  # left once, whatever comes next
             attempt.leave()
-            self._attempt(attempt.endpoint, fresh=True)
+            self.attempt_at(attempt.endpoint, fresh=True)
         else:
             is_refused = reason is LossReason.CONNECT
             code = ErrorCode.CONNECT_FAILED if is_refused else ErrorCode.STREAM_BROKEN
@@ -326,7 +323,7 @@ class Delivery:
         self.account.detail = f"{endpoint.endpoint_id}: {detail}"
         self.note_usage()
         self.cancel_attempt()
-        self._fail(RequestError(error.code, error.message, param=error.param, figures=error.figures))
+        self.fail(RequestError(error.code, error.message, param=error.param, figures=error.figures))
 
     def note_usage(self) -> None:
         """Bring the account up to what the caller was sent."""
@@ -371,7 +368,7 @@ class Delivery:
             if is_refused and self.resumption is not None:
                 self.resumption.was_refused()
             cause = ResumeCause.STALLED if code is ErrorCode.STREAM_STALLED else ResumeCause.DIED
-            self.resume(self.stream, endpoint, cause, now, is_told=engine_error is not None)
+            resume(self, self.stream, endpoint, cause, now, is_told=engine_error is not None)
             return
         event = AttemptFailed(
             code=code,
@@ -386,17 +383,17 @@ class Delivery:
     def _follow(self, decision: Decision, code: ErrorCode, engine_error: EngineError | None) -> None:
         if decision.step is NextStep.TRY_ELSEWHERE:
             self.meters.failovers[code.value] = self.meters.failovers.get(code.value, 0) + 1
-            self._start_over()
+            self.start_over()
             self._try_next()
         elif decision.step is NextStep.TRY_AGAIN_LATER:
             self.meters.retries += 1
-            self._start_over()
+            self.start_over()
             self.pause = self.settings.loop.call_later(decision.wait_s, self._try_next)
         else:
             text = FAILURE_TEXT.get(code) or f"the engine refused: {engine_error.message if engine_error else code}"
             retry_after_s = engine_error.retry_after_s if engine_error else None
             message = f"{text} ({self.account.attempts} attempts); retry, or ask the operator"
-            self._fail(RequestError(code, message, retry_after_s=retry_after_s))
+            self.fail(RequestError(code, message, retry_after_s=retry_after_s))
 
     @property
     def has_spoken(self) -> bool:
@@ -409,45 +406,11 @@ class Delivery:
         self.attempt, self.sending, self.stream, self.phase = attempt, sending, None, SENT
         self.account.endpoint, self.account.pool, self.account.engine = attempt.endpoint.names
 
-    # --- resume
-
-    def resume(
-        self, stream: CallerStream, endpoint: Endpoint, cause: ResumeCause, now: float, *, is_told: bool = False
-    ) -> None:
-        """The caller has a part of an answer that nobody goes on with: go on elsewhere, or end it."""
-        if self.resumption is None:
-            self.resumption = Resumption(self.request, self.account.caller, self.settings.resume, self.meters)
-        self.resumption.broke(stream.watch, endpoint.driver.dialect.continuation, cause, now, is_told=is_told)
-        self._go_on(self.resumption)
-
-    def _go_on(self, resumption: Resumption) -> None:
-        if self.phase is ENDED:
-            return
-        self.phase, self.pause = PAUSE, None
-        try:
-            step = resumption.step(self.settings.candidates, self.tried, monotonic())
-            if step is None:
-                self.pause = self.settings.loop.call_later(RESUME_PAUSE_S, self._go_on, resumption)
-            elif isinstance(step, TokenQuestion):
-                step.ask(partial(self._go_on, resumption))
-            elif isinstance(step, Endpoint):
-                self._attempt(step)
-            elif isinstance(step, RequestError):
-                self.account.detail = f"{self.account.detail}; {step.message}"
-                self._fail(step)
-            else:
-                self.phase = ENDED
-                self.exchange.send(step)
-                self.exchange.end_stream()
-                self.ending.delivered(200, None)
-        except Exception as bug:  # noqa: BLE001 (boundary of the timer)
-            self.crashed(bug)
-
-    def _start_over(self) -> None:
+    def start_over(self) -> None:
         self.phase, self.stream = PAUSE, None
         self.account.output_events = 0
 
-    def _fail(self, error: RequestError) -> None:
+    def fail(self, error: RequestError) -> None:
         """No whole answer: in-band where the head is out; otherwise the pipeline answers."""
         if self.phase is ENDED:
             return
@@ -484,7 +447,7 @@ class Delivery:
             self.hedge.lose()
         self.note_usage()
         self.cancel_attempt()
-        self._fail(error)
+        self.fail(error)
 
     def crashed(self, bug: Exception) -> None:
         """A bug of ours, whoever called: no engine is blamed, and the request still ends, once."""

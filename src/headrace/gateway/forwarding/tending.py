@@ -9,6 +9,7 @@ from headrace.gateway.forwarding.caller_stream import HEARTBEAT, CallerStream
 from headrace.gateway.forwarding.core.bars import ResumeBar, ResumeCause
 from headrace.gateway.forwarding.core.patience import judge_stall, judge_unanswered
 from headrace.gateway.forwarding.delivery import Delivery
+from headrace.gateway.forwarding.going_on import resume
 from headrace.gateway.forwarding.phase import ENDED, SENT, STREAM, TAIL
 from headrace.gateway.forwarding.resumption import may_move
 from headrace.gateway.http.wire import STREAM_HEAD
@@ -82,7 +83,7 @@ def _leave_draining(delivery: Delivery, stream: CallerStream, endpoint: Endpoint
         delivery.move_mono_s = None
         delivery.note_usage()
         delivery.cancel_attempt()
-        delivery.resume(stream, endpoint, ResumeCause.DRAINED, now_mono_s)
+        resume(delivery, stream, endpoint, ResumeCause.DRAINED, now_mono_s)
 
 
 def _last_sent(delivery: Delivery) -> float:

@@ -51,7 +51,9 @@ def test_two_workers_outlive_each_other_and_their_supervisor(instance: Instance)
     victim = instance.status()["workers"][0]["pid"]
     os.kill(victim, signal.SIGKILL)
     wait_until(lambda: troubles(instance) == ["", ""] and instance.call() == 200, "a fresh worker that shares")
-    assert victim not in [worker["pid"] for worker in instance.status()["workers"]]
+    workers = instance.status()["workers"]
+    assert victim not in [worker["pid"] for worker in workers]
+    assert sorted(worker["restarts"] for worker in workers) == [0, 1]
 
     with instance.under_load() as results:
         before = instance.supervisor_pid(), [worker["pid"] for worker in instance.status()["workers"]]

@@ -1,13 +1,13 @@
 """`headrace audit`: who changed what, when, from what to what; with and without a running instance."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from headrace.cli.ledger_access import open_access, refusing_wrong_usage
 from headrace.cli.options import ConfigOption, JsonOption, verb_app
-from headrace.cli.output import emit, table
+from headrace.cli.output import compact_text, emit, table
 from headrace.tenancy.audit import READ_ROWS, AuditEntry, changed_fields, read_audit
 from headrace.tenancy.key_wish import parse_span_s
 
@@ -24,6 +24,8 @@ SinceOption = Annotated[
 ]
 LimitOption = Annotated[int, typer.Option("--limit", min=1, max=READ_ROWS, help="The newest so many changes.")]
 _SHOWN_FIELDS = 4
+_ROW_HAS = frozenset({"kind", "level", "version", "state", "since_at", "created_at"})
+"""Fields that repeat the row's own cells, or say nothing of something new."""
 
 
 @app.command(epilog="Example: headrace audit --tenant search --since 7d")
@@ -47,7 +49,8 @@ def audit(
 
 def audit_table(entries: Sequence[AuditEntry]) -> "RenderableType":
     """Show changes, one a row, newest first."""
-    return table(("number", "when (UTC)", "who", "did", "to", "what changed"), map(_row, entries))
+    columns = ("number", "when (UTC)", "who", "did", "to", "what changed")
+    return table(columns, map(_row, entries), expendable=("number",))
 
 
 def _row(entry: AuditEntry) -> tuple[object, ...]:
@@ -62,8 +65,21 @@ def _row(entry: AuditEntry) -> tuple[object, ...]:
 
 
 def _what(entry: AuditEntry) -> str | None:
-    if entry.before is None or entry.after is None:
-        return None
-    fields = [line for line in changed_fields(entry.before, entry.after) if not line.startswith("version: ")]
+    """Each difference; of what was made, what it is like; of what is gone, what it was like."""
+    if entry.before is not None and entry.after is not None:
+        fields = [line for line in changed_fields(entry.before, entry.after) if not line.startswith("version: ")]
+    else:
+        prefix = "" if entry.before is None else "was "
+        fields = [prefix + line for line in _facts(entry.after if entry.before is None else entry.before, entry.name)]
     more = [f"and {len(fields) - _SHOWN_FIELDS} more"] if len(fields) > _SHOWN_FIELDS else []
     return "; ".join([*fields[:_SHOWN_FIELDS], *more]) or None
+
+
+def _facts(value: Any, name: str, path: str = "") -> Iterator[str]:
+    """Every field that says something, in one line; not what the row has already."""
+    if isinstance(value, dict):
+        for key, one in cast("dict[str, Any]", value).items():
+            if key not in _ROW_HAS and one != name:
+                yield from _facts(one, name, f"{path}.{key}" if path else key)
+    elif value not in (None, "", [], {}):
+        yield f"{path}: {compact_text(value)}" if path else compact_text(value)

@@ -28,7 +28,7 @@ def budget(
 def budget_table(views: Sequence[LimitView]) -> "RenderableType":
     """Show budgets, one a row."""
     columns = ("level", "name", "budget", "allowed", "spent", "left", "currency", "used", "mark")
-    return table(columns, map(_row, views))
+    return table(columns, map(_row, views), expendable=("currency", "left", "level", "allowed"))
 
 
 def _row(view: LimitView) -> tuple[object, ...]:

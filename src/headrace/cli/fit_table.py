@@ -1,4 +1,5 @@
-"""A table that fits its screen: rows where they fit, one block a row where they do not; no word is ever cut.
+"""A table that fits its screen: rows where they fit, without its least columns where they fit so, else one block a row.
+No word is ever cut, and what was left out is said.
 
 Counterpart: `output.table`, which makes them.
 """
@@ -12,7 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 GAP = 3
-"""Columns between two cells: rich's padding on both sides and the rule's joint."""
+"""Columns between two cells: padding and the rule's joint."""
+TIGHT_GAP = 2
+"""The same where the screen is narrow."""
 FOLDED = 20
 """The one column that may be folded keeps at least so many columns. Chosen."""
 
@@ -20,18 +23,50 @@ FOLDED = 20
 class FitTable:
     """Rendered for the width it is given, so that a live view follows its window."""
 
-    def __init__(self, columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None) -> None:
+    def __init__(
+        self,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        title: str | None,
+        expendable: Sequence[str] = (),
+    ) -> None:
         self.columns = columns
         self.rows = rows
         self.title = title
+        self.expendable = expendable
+        """Columns that a narrow screen may do without, the least of them first."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self.title is not None:
             yield Text(f"{self.title}\n", style="italic")
-        if self.rows and self._least_width() > options.max_width:
-            yield from self._blocks(options.max_width)
-        else:
-            yield self._table()
+        width = options.max_width
+        if not self.rows or self._width(GAP) <= width:
+            yield self._table(width, GAP)
+            return
+        fitting, left_out = self._narrowed(width)
+        if fitting is None:
+            yield from self._blocks(width)
+            return
+        yield fitting._table(width, TIGHT_GAP)
+        if left_out:
+            yield Text(f"left out for want of width: {', '.join(left_out)} (--json has all)", style="dim")
+
+    def _narrowed(self, width: int) -> "tuple[FitTable | None, list[str]]":
+        """Leave out columns until the rest fits, first those with nothing in them; None where nothing helps."""
+        here, left_out = self, list[str]()
+        empty = [column for at, column in enumerate(self.columns) if all(row[at] == "-" for row in self.rows)]
+        for column in [*empty, *(each for each in self.expendable if each not in empty), None]:
+            if here._width(TIGHT_GAP, is_folded=True) <= width:
+                return here, [each for each in self.columns if each in left_out]
+            if column is not None and column in here.columns:
+                here = here._without(column)
+                left_out += [] if column in empty else [column]
+        return None, []
+
+    def _without(self, column: str) -> "FitTable":
+        at = list(self.columns).index(column)
+        rows = [(*row[:at], *row[at + 1 :]) for row in self.rows]
+        return FitTable((*self.columns[:at], *self.columns[at + 1 :]), rows, self.title, self.expendable)
 
     def _needed(self) -> list[int]:
         """What each column needs for its longest cell and the longest word of its heading."""
@@ -39,25 +74,31 @@ class FitTable:
         words = [max(cell_len(word) for word in column.split()) for column in self.columns]
         return [max(pair) for pair in zip(cells, words, strict=True)]
 
-    def _least_width(self) -> int:
-        """Of the table, with its widest column folded."""
-        needed = self._needed()
-        widest = max(needed)
-        return sum(needed) - widest + min(widest, FOLDED) + GAP * (len(needed) - 1)
+    def _folding(self, needed: Sequence[int]) -> int | None:
+        """The widest column made of words: it may be folded. Ids and numbers stay whole."""
+        wordy = [at for at in range(len(needed)) if any(" " in row[at] for row in self.rows)]
+        return max(wordy, key=lambda at: needed[at], default=None)
 
-    def _table(self) -> Table:
-        made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    def _width(self, gap: int, *, is_folded: bool = False) -> int:
+        """Of the table; `is_folded`: with its widest column of words folded as far as it may be."""
         needed = self._needed()
-        for column, width in zip(self.columns, needed, strict=True):
-            is_folded = width == max(needed)
-            # Where two columns are wide, rich folds both to one width whatever their least is, and cuts the second.
-            is_fixed = width > FOLDED and not is_folded
-            made.add_column(
-                column,
-                overflow="fold",
-                width=width if is_fixed else None,
-                min_width=None if is_folded or is_fixed else width,
-            )
+        folding = self._folding(needed) if is_folded else None
+        if folding is not None:
+            needed[folding] = min(needed[folding], FOLDED)
+        return sum(needed) + _between(needed, gap)
+
+    def _table(self, width: int, gap: int) -> Table:
+        """Every column as wide as it needs; headings get what is left, so that they need no second line."""
+        needed = self._needed()
+        left = width - _between(needed, gap) - sum(needed)
+        folding = self._folding(needed)
+        if left < 0 and folding is not None:
+            needed[folding] = max(1, needed[folding] + left)
+        made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, gap - 1, 0, 0))
+        for column, column_width in zip(self.columns, needed, strict=True):
+            more = max(0, min(left, cell_len(column) - column_width))
+            left -= more
+            made.add_column(column, overflow="fold", width=column_width + more)
         for row in self.rows:
             made.add_row(*(Text(cell) for cell in row))
         return made
@@ -78,3 +119,8 @@ class FitTable:
                 if cell != "-":
                     grid.add_row("", Text(column), Text(cell))
             yield grid
+
+
+def _between(columns: Sequence[object], gap: int) -> int:
+    """What lies between columns, and the padding that rich keeps behind the last one."""
+    return gap * (len(columns) - 1) + gap - 1

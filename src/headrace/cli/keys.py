@@ -184,7 +184,7 @@ def keys_table(views: Sequence[KeyView]) -> "RenderableType":
     rows = [_row(view) for view in views]
     if not any(row[_LIMITS] for row in rows):  # the column most keys leave empty, and the widest
         columns, rows = _without(columns, _LIMITS), [_without(row, _LIMITS) for row in rows]
-    return table(columns, rows)
+    return table(columns, rows, expendable=("created (UTC)", "models", "limits", "name"))
 
 
 _LIMITS = 5

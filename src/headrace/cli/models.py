@@ -85,7 +85,7 @@ def models_table(rows: Sequence[ModelRow]) -> "RenderableType":
         )
         for row in rows
     ]
-    return table(columns, cells)
+    return table(columns, cells, expendable=("source", "requantize"))
 
 
 def _row(

@@ -67,14 +67,21 @@ def console(*, stderr: bool = False) -> "Console":
     return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> "FitTable":
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    title: str | None = None,
+    expendable: Sequence[str] = (),
+) -> "FitTable":
     """Make a plain table; None in a cell reads "-". Columns name their units, such as "age s".
 
-    The first column names the row: where the screen is too narrow for a table, each row becomes a block of lines.
+    The first column names the row. Where the screen is too narrow, the columns named in `expendable` are left out, the
+    first one first; where that does not do, each row becomes a block of lines.
     """
     from headrace.cli.fit_table import FitTable
 
-    return FitTable(columns, [["-" if cell is None else str(cell) for cell in row] for row in rows], title)
+    return FitTable(columns, [["-" if cell is None else str(cell) for cell in row] for row in rows], title, expendable)
 
 
 def show_error(message: str, *, hint: str | None = None) -> None:

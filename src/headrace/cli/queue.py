@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 app = verb_app()
 REFRESH_S = 1.0
+_OF_TENANTS = ("weight", "served tokens / weight")
+_OF_ENDPOINTS = ("held tokens", "measured s ago", "engine runs", "KV used %", "prefill tokens", "engine queues")
+_OF_REQUESTS = ("worker", "input tokens", "deadline in s", "class")
+"""What a narrow screen does without, the least first."""
 
 WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Show it again every second until Ctrl-C.")]
 ModelOption = Annotated[str | None, typer.Option("--model", "-m", metavar="MODEL", help="Only this model's queue.")]
@@ -72,15 +76,15 @@ def queue_view(found: Iterable[QueueStatus]) -> "RenderableType":
         parts += [Text(_headline(status)), Text("")]
         if status.tenants:
             columns = ("tenant", "class", "weight", "waiting", "in service", "oldest s", "served tokens / weight")
-            parts += [table(columns, map(_tenant_row, _by_need(status))), Text("")]
+            parts += [table(columns, map(_tenant_row, _by_need(status)), expendable=_OF_TENANTS), Text("")]
         columns = (
             *("endpoint", "state", "in flight", "places", "prefill tokens", "held tokens"),
             *("engine runs", "engine queues", "KV used %", "measured s ago"),
         )
-        parts += [table(columns, map(_endpoint_row, status.endpoints)), Text("")]
+        parts += [table(columns, map(_endpoint_row, status.endpoints), expendable=_OF_ENDPOINTS), Text("")]
         if status.longest:
             columns = ("request", "tenant", "class", "waits s", "input tokens", "deadline in s", "worker")
-            parts += [table(columns, map(_waiting_row, status.longest)), Text("")]
+            parts += [table(columns, map(_waiting_row, status.longest), expendable=_OF_REQUESTS), Text("")]
     return Group(*parts[:-1]) if parts else Text("No models are declared.")
 
 

@@ -48,7 +48,7 @@ def ask_limits(path: str, tenant: str | None, project: str | None, key: str | No
 def quota_table(views: Sequence[LimitView]) -> "RenderableType":
     """Show limits, one a row."""
     columns = ("level", "name", "limit", "allowed", "used", "left", "used %", "free again in s")
-    return table(columns, map(_row, views))
+    return table(columns, map(_row, views), expendable=("used %", "allowed"))
 
 
 def _row(view: LimitView) -> tuple[object, ...]:

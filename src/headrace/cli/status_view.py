@@ -17,27 +17,37 @@ def status_view(status: InstanceStatus) -> RenderableType:
         Text(f"declaration  {status.config_file or '(built in)'}, plan revision {status.plan_revision}"),
         Text(f"inference    {status.inference_url}"),
         Text(f"control      {status.control_url}"),
-        Text(f"state        {'ready' if status.is_ready else 'not ready'}: {status.reason}"),
+        Text(f"state        {_state_text(status)}"),
         Text(""),
     ]
     if status.replicas:
-        columns = ("replica", "phase", "for s", "pid", "port", "restarts", "earlier phases s", "reason")
-        parts += [table(columns, (replica_row(replica) for replica in status.replicas)), Text("")]
+        parts += [replica_table(status.replicas), Text("")]
     columns = ("endpoint", "model", "engine", "state", "in flight", "attempts", "failures", "reason")
     rows = [
         (each.endpoint, each.model, each.engine, each.state, each.in_flight, each.requests, each.failures, each.reason)
         for each in status.endpoints
     ]
-    parts += [table(columns, rows), Text("")]
-    parts.append(
-        table(("gateway worker", "pid", "requests", "in flight", "connections", "state"), _worker_rows(status))
-    )
+    parts += [table(columns, rows, expendable=("engine", "attempts", "model", "failures")), Text("")]
+    columns = ("gateway worker", "pid", "requests", "in flight", "connections", "restarts", "state")
+    parts.append(table(columns, _worker_rows(status), expendable=("connections", "pid", "requests")))
     parts += [Text(""), Text(_ledger_line(status))]
     for replica in status.replicas:
         if replica.last_lines:
             parts += [Text(""), Text(f"last words of {replica.endpoint}:")]
             parts += [Text(f"  {line}") for line in replica.last_lines[-10:]]
     return Group(*parts)
+
+
+def replica_table(replicas: Iterable[ReplicaStatus]) -> RenderableType:
+    """Replicas, one a row, with how long they took to get where they are."""
+    columns = ("replica", "phase", "for s", "pid", "port", "restarts", "earlier phases s", "reason")
+    return table(columns, map(replica_row, replicas), expendable=("earlier phases s", "port", "pid"))
+
+
+def _state_text(status: InstanceStatus) -> str:
+    """Ready or not, and what is being waited for."""
+    word = "ready" if status.is_ready else "not ready"
+    return word if status.reason in (word, "ready") else f"{word}; {status.reason}"
 
 
 def replica_row(replica: ReplicaStatus) -> tuple[object, ...]:
@@ -74,12 +84,12 @@ def _worker_rows(status: InstanceStatus) -> Iterable[tuple[object, ...]]:
     for worker in status.workers:
         seen = worker.status
         if seen is None:
-            yield (worker.worker, worker.pid, None, None, None, "does not answer")
+            yield (worker.worker, worker.pid, None, None, None, worker.restarts, "does not answer")
             continue
         state = "draining" if seen.is_draining else "ready" if seen.is_ready else "no endpoint ready"
         if seen.sharing_trouble:
             state += f", limits not shared: {seen.sharing_trouble}"
-        yield (worker.worker, seen.pid, seen.requests, seen.in_flight, seen.connections, state)
+        yield (worker.worker, seen.pid, seen.requests, seen.in_flight, seen.connections, worker.restarts, state)
 
 
 def _ledger_line(status: InstanceStatus) -> str:

@@ -165,7 +165,7 @@ def tenants_table(views: Sequence[EntryView]) -> "RenderableType":
     rows = [_row(view) for view in views]
     if kind is EntryKind.ORGANISATION:
         columns, rows = (columns[0], *columns[2:6]), [(row[0], *row[2:6]) for row in rows]
-    return table(columns, rows)
+    return table(columns, rows, expendable=("organisation", "active keys", "models", "managed by"))
 
 
 def limits_text(section: dict[str, Any]) -> str | None:

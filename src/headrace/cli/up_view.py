@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from rich.live import Live
 
-from headrace.cli.output import console, table
-from headrace.cli.status_view import replica_row
+from headrace.cli.output import console
+from headrace.cli.status_view import replica_table
 from headrace.control_api.operations import InstanceStatus
 from headrace.declaration.model import Declaration
 from headrace.domain.endpoint import ReplicaPhase
@@ -98,8 +98,7 @@ class Progress:
             if not self._is_started:
                 self._live.start()
                 self._is_started = True
-            columns = ("replica", "phase", "for s", "pid", "port", "restarts", "earlier phases s", "reason")
-            self._live.update(table(columns, [replica_row(each) for each in status.replicas]), refresh=True)
+            self._live.update(replica_table(status.replicas), refresh=True)
             return
         for replica in status.replicas:
             key = f"{replica.phase} {_coarse(replica.reason)}"

@@ -34,6 +34,11 @@ COLUMNS = (
     *("GPU s", COST),
     *("TTFT p50 s", "TTFT p99 s", "E2E p50 s", "E2E p99 s"),
 )
+_EXPENDABLE = (
+    *("E2E p50 s", "E2E p99 s", "cached input tokens", "TTFT p50 s", "evicted", "rejected", "cancelled", "GPU s"),
+    *("TTFT p99 s", "completed"),
+)
+"""What a narrow screen does without, the least first; CSV and JSON have all."""
 _STATUS_S = 5.0
 
 
@@ -118,7 +123,7 @@ def usage_table(report: UsageReport, currency: str) -> "RenderableType":
     rows.append(("total", *([""] * (len(report.by) - 1)), *_cells(report.total)))
     span = f"{_moment(report.since_at)} to {_moment(report.until_at)} UTC; latencies as the gateway saw them"
     columns = [f"cost {currency}" if column == COST else column for column in COLUMNS]
-    return table((*(group.value for group in report.by), *columns), rows, title=span)
+    return table((*(group.value for group in report.by), *columns), rows, title=span, expendable=_EXPENDABLE)
 
 
 def _groups(text: str) -> tuple[UsageGroup, ...]:

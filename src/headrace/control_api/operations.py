@@ -79,6 +79,7 @@ class GatewayWorkerSummary(msgspec.Struct, frozen=True, kw_only=True):
     worker: int
     pid: int | None
     restarts: int
+    """How often a worker in this place was started again after it died."""
     status: WorkerStatus | None
     """None: it did not answer its supervisor."""
 

@@ -87,7 +87,7 @@ class InstanceOperations:
             models=tuple(models),
             replicas=replicas,
             endpoints=tuple(endpoints),
-            workers=tuple(worker_summaries(workers, supervisor.gateway.restarts)),
+            workers=tuple(worker_summaries(workers)),
             ledger=self._ledger_summary(answers),
         )
 

@@ -109,11 +109,9 @@ def model_summaries(
     return summaries
 
 
-def worker_summaries(
-    workers: Iterable[tuple[WorkerProcess, WorkerStatus | None]], restarts: int
-) -> list[GatewayWorkerSummary]:
+def worker_summaries(workers: Iterable[tuple[WorkerProcess, WorkerStatus | None]]) -> list[GatewayWorkerSummary]:
     return [
-        GatewayWorkerSummary(worker=worker.serial, pid=worker.pid, restarts=restarts, status=status)
+        GatewayWorkerSummary(worker=worker.serial, pid=worker.pid, restarts=worker.restarts, status=status)
         for worker, status in workers
     ]
 

@@ -123,7 +123,9 @@ def test_a_key_is_limited_changed_suspended_and_resumed(run):
     assert did("resume", key_id)["state"] == "active"
     actions = [entry["action"] for entry in json.loads(run("audit", "--json").out)["data"]]
     assert actions == ["key.resume", "key.suspend", "key.change", "key.change", "key.create"]
-    assert "budget" not in run("audit").out
+    shown = run("audit").out
+    assert "tenant: team-a" in shown  # of key.create
+    assert "budget.per_day: 5.0 ->" not in shown
 
 
 def test_an_admin_key_has_a_role_and_a_reach(run, monkeypatch):

@@ -10,9 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
+from tests.unit.domain.test_queue_status import status as queue_status
 
 from headrace.cli import status_view
 from headrace.cli.audit import audit_table
@@ -20,6 +22,7 @@ from headrace.cli.budget import budget_table
 from headrace.cli.keys import keys_table
 from headrace.cli.models import ModelRow, models_table
 from headrace.cli.output import table
+from headrace.cli.queue import queue_view
 from headrace.cli.quota import quota_table
 from headrace.cli.tenants import tenants_table
 from headrace.cli.usage import usage_table
@@ -33,6 +36,7 @@ from headrace.control_api.operations import (
 )
 from headrace.declaration.builtin import builtin_declaration
 from headrace.domain.admin import Channel, Role
+from headrace.domain.queue_status import EndpointRoom, TenantQueue, WaitingRequest
 from headrace.domain.quota import NANOS, Level, Unit
 from headrace.domain.quota_status import LimitStatus
 from headrace.domain.tenant import Scope
@@ -49,7 +53,7 @@ WIDTHS = (40, 80, 160)
 AT = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 
 
-def status() -> RenderableType:
+def instance_status(*, is_ready: bool = True, reason: str = "qwen3-8b: no endpoint ready") -> InstanceStatus:
     replicas = (
         ReplicaStatus(
             endpoint="chat/0", pool="chat", engine="llamacpp", launch="xllamacpp", url="http://127.0.0.1:40101",
@@ -79,17 +83,19 @@ def status() -> RenderableType:
         pid=4800, version="1", plan_revision=3, is_ready=True, is_draining=False, in_flight=3, connections=12,
         requests=10512, endpoints=(), journal_dropped=0,
     )  # fmt: skip
-    return status_view.status_view(
-        InstanceStatus(
-            version="1.2.3", pid=4700, started_at=AT.timestamp() - 7300, config_file="headrace.yaml",
-            inference_url="http://127.0.0.1:7070", control_url="http://127.0.0.1:7071", plan_revision=3, is_ready=True,
-            reason="qwen3-8b: no endpoint ready", models=(), replicas=replicas, endpoints=endpoints,
-            workers=(GatewayWorkerSummary(worker=1, pid=4800, restarts=0, status=worker),
-                     GatewayWorkerSummary(worker=2, pid=None, restarts=0, status=None)),
-            ledger=LedgerSummary(is_running=True, waiting_records=12, waiting_bytes=900, lag_s=0.4, dropped=0,
-                                 rows=10500, error=None),
-        )
+    return InstanceStatus(
+        version="1.2.3", pid=4700, started_at=AT.timestamp() - 7300, config_file="headrace.yaml",
+        inference_url="http://127.0.0.1:7070", control_url="http://127.0.0.1:7071", plan_revision=3, is_ready=is_ready,
+        reason=reason, models=(), replicas=replicas, endpoints=endpoints,
+        workers=(GatewayWorkerSummary(worker=1, pid=4800, restarts=2, status=worker),
+                 GatewayWorkerSummary(worker=2, pid=None, restarts=0, status=None)),
+        ledger=LedgerSummary(is_running=True, waiting_records=12, waiting_bytes=900, lag_s=0.4, dropped=0,
+                             rows=10500, error=None),
     )  # fmt: skip
+
+
+def status() -> RenderableType:
+    return status_view.status_view(instance_status())
 
 
 def models() -> RenderableType:
@@ -158,7 +164,15 @@ def audit() -> RenderableType:
             ),
             AuditEntry(
                 **common, number=6, subject="local:ada", channel=Channel.LOCAL, action="key.create",
-                name="k2aa9zq0bb", before=None, after={},
+                name="k2aa9zq0bb", before=None, after={"key_id": "k2aa9zq0bb", "tenant": "search", "name": "laptop"},
+            ),
+            AuditEntry(
+                **common, number=5, subject="local:ada", channel=Channel.LOCAL, action="tenant.suspend", name="search",
+                before=None, after={"level": "tenant", "name": "search", "reason": "ticket 4711", "since_at": 1.0},
+            ),
+            AuditEntry(
+                **common, number=4, subject="local:ada", channel=Channel.LOCAL, action="tenant.resume", name="search",
+                before={"level": "tenant", "name": "search", "reason": "ticket 4710", "since_at": 1.0}, after=None,
             ),
         ]
     )  # fmt: skip
@@ -191,19 +205,59 @@ def usage() -> RenderableType:
     )
 
 
+def queue() -> RenderableType:
+    tenant = TenantQueue(
+        tenant="search",
+        request_class="interactive",
+        weight=1.0,
+        waiting=2,
+        in_service=32,
+        oldest_s=4.2,
+        served_tokens=1_234_567.0,
+    )
+    room = EndpointRoom(
+        endpoint="far/10.0.0.5:8000",
+        state="ready",
+        in_flight=32,
+        places=32,
+        prefill_tokens=8192,
+        held_tokens=120_000,
+        engine_running=32.0,
+        engine_waiting=0.0,
+        kv_utilization_ratio=0.91,
+        measured_age_s=0.8,
+        is_measured_fresh=True,
+    )
+    waiting = WaitingRequest(
+        request_id="0197f3a2-7c1e-7b4d-9c55-3f2a9e6d1b08",
+        tenant="search",
+        request_class="interactive",
+        since_at=AT.timestamp(),
+        waited_s=4.2,
+        input_tokens=5120,
+        deadline_in_s=55.8,
+        worker=12,
+    )
+    found = msgspec.structs.replace(
+        queue_status("qwen3-8b"), tenants=(tenant,), endpoints=(room,), longest=(waiting,), refused={}
+    )
+    return queue_view([found])  # fmt: skip
+
+
 VIEWS: Mapping[str, Callable[[], RenderableType]] = {
     "status": status, "models": models, "tenants": tenants, "keys": keys, "usage": usage,
-    "quota": quota, "budget": budget, "audit": audit,
+    "quota": quota, "budget": budget, "audit": audit, "queue": queue,
 }  # fmt: skip
 WHOLE = {
-    "status": ("chat/1", "far/10.0.0.5:8000", "smollm2-135m", "4711", "crash-loop", "10512", "refused"),
+    "status": ("chat/1", "far/10.0.0.5:8000", "4711", "crash-loop", "10512", "refused"),
     "models": ("smollm2-135m", "qwen3-8b", "40960", "ready"),
     "tenants": ("search", "research", "gone", "headrace.yaml:12", "suspended"),
     "keys": ("k7f3q2m5xa", "k2aa9zq0bb", "infer", "expired"),
-    "usage": ("search", "10512", "2345678", "987654", "0.0412", "1.234568"),
+    "usage": ("search", "10512", "2345678", "987654", "1.2000", "1.234568"),
     "quota": ("search", "412", "188", "1,999,999"),
     "budget": ("20.00", "16.0000", "spent"),
-    "audit": ("key:k7f3q2m5xa", "tenant.change", "k2aa9zq0bb"),
+    "queue": ("0197f3a2-7c1e-7b4d-9c55-3f2a9e6d1b08", "far/10.0.0.5:8000", "4.2"),
+    "audit": ("key:k7f3q2m5xa", "tenant.change", "k2aa9zq0bb", "4711", "search"),
 }
 """What somebody would copy or look for: found whole on one line, at any width."""
 

@@ -257,15 +257,19 @@ class GatewayWorkers:
             await self._restart(index, pause_s)
 
     async def _restart(self, index: int, pause_s: float) -> None:
+        failed = 0
         while not self._is_stopping:
             await asyncio.sleep(pause_s)
             self.restarts += 1
             await self._prepare_restart()
             try:
                 async with self._change:
-                    self.slots[index] = await self._start_one()
+                    fresh = await self._start_one()
+                    fresh.worker.restarts = self.slots[index].worker.restarts + failed + 1
+                    self.slots[index] = fresh
             except GatewayStartError as error:
                 self.log.error("gateway worker does not start", reason=error.message)
+                failed += 1
                 pause_s = min(RESTART_MAX_S, pause_s * 2)
             else:
                 self.on_change()

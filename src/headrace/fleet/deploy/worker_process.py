@@ -64,6 +64,8 @@ class WorkerProcess:
         self.process = process
         """None only for a worker of an earlier supervisor that has not told its pid yet."""
         self.is_draining = False
+        self.restarts = 0
+        """How often a worker in its place was started again after it died; kept by whoever restarts it."""
         self._socket_path = socket_path
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None

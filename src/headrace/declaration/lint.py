@@ -170,7 +170,7 @@ def _pool(name: str, pool: Pool, model: Model | None, names: frozenset[str], mac
         yield from _own_pool(path, pool, model)
 
 
-GATEWAYS_TOO = ("prefix_cache", "structured_output", "disaggregation")
+GATEWAYS_TOO = ("prefix_cache", "structured_output", "disaggregation", "telemetry")
 """Engine options that the gateway goes by as well, wherever the engine runs."""
 OWN_ONLY = (
     *(key for key in EngineOptions.model_fields if key not in GATEWAYS_TOO),

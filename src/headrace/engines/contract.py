@@ -18,6 +18,12 @@ from headrace.engines.metrics import MetricTable
 from headrace.engines.structured_output import ConstraintWriter, no_structured_output
 
 
+EVENT_PORT_OFFSET = 10_000
+"""From an engine's port to that of its KV events; one more for each further data-parallel rank, as engines count."""
+REPLAY_PORT_OFFSET = 15_000
+"""The same for asking again for events that were missed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaSpec:
     """One replica that headrace is to run: the declared pool, resolved for this machine."""
@@ -57,14 +63,22 @@ class ReplicaSpec:
     @property
     def event_port(self) -> int:
         """Where KV events are published: derived, so that a supervisor that is replaced finds the same command."""
-        return self.port + 10000
+        return self.port + EVENT_PORT_OFFSET
 
     @property
     def event_endpoint(self) -> str:
-        """The same for ZeroMQ. vLLM and SGLang listen only where they see `*` (vllm/distributed/kv_events.py), and
-        connect to anything else."""
-        host = "*" if self.host == "0.0.0.0" else self.host  # noqa: S104 # compared, not bound
-        return f"tcp://{host}:{self.event_port}"
+        """The same for ZeroMQ."""
+        return _listening_at(self.host, self.event_port)
+
+    @property
+    def replay_port(self) -> int:
+        """Where events that were missed can be asked for."""
+        return self.port + REPLAY_PORT_OFFSET
+
+    @property
+    def replay_endpoint(self) -> str:
+        """The same for ZeroMQ."""
+        return _listening_at(self.host, self.replay_port)
 
     @property
     def transfer_port(self) -> int:
@@ -243,3 +257,12 @@ class Driver(Protocol):
 
 class EngineUnavailableError(Exception):
     """The engine cannot be started here; the message says what is missing and how to get it."""
+
+
+def _listening_at(host: str, port: int) -> str:
+    """Return the ZeroMQ address at which an engine listens. vLLM and SGLang listen only where they see `*` or `::`, and
+    connect to anything else (vllm/distributed/kv_events.py 0.32, sglang/srt/disaggregation/kv_events.py 0.5.23): one
+    IPv4 address is written as mapped into IPv6, which ZeroMQ reads as the IPv4 address that it is."""
+    if host == "0.0.0.0":  # noqa: S104 # compared, not bound
+        return f"tcp://*:{port}"
+    return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://[::ffff:{host}]:{port}"

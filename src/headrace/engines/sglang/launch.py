@@ -128,7 +128,12 @@ def _disaggregation(spec: ReplicaSpec) -> Sequence[str]:
 def _events(spec: ReplicaSpec) -> str | None:
     if not spec.options.telemetry.kv_events:
         return None
-    document = {"publisher": "zmq", "endpoint": spec.event_endpoint, "topic": "kv-events"}
+    document = {
+        "publisher": "zmq",
+        "endpoint": spec.event_endpoint,
+        "replay_endpoint": spec.replay_endpoint,
+        "topic": "kv-events",
+    }
     return msgspec.json.encode(document).decode()
 
 

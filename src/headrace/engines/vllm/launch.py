@@ -78,7 +78,14 @@ ALIASES = {
 def _events(spec: ReplicaSpec) -> str | None:
     if not spec.options.telemetry.kv_events:
         return None
-    return _json({"enable_kv_cache_events": True, "publisher": "zmq", "endpoint": spec.event_endpoint})
+    return _json(
+        {
+            "enable_kv_cache_events": True,
+            "publisher": "zmq",
+            "endpoint": spec.event_endpoint,
+            "replay_endpoint": spec.replay_endpoint,
+        }
+    )
 
 
 def _transfer(spec: ReplicaSpec) -> str | None:

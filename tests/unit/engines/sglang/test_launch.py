@@ -129,3 +129,11 @@ def test_lmcache_gets_its_share_as_a_file():
 def test_what_sglang_cannot_do_is_a_problem(options: dict[str, Any], keys: list[str]):
     """It is named by its key, and never dropped."""
     assert lacking(DRIVER, options) == keys
+
+
+def test_kv_events_are_listened_for_on_this_machine_too():
+    """SGLang connects, and nobody hears it, unless its address has a star or two colons in it."""
+    launch = DRIVER.launch(make_spec({"telemetry": {"kv_events": True}}))
+    events = json.loads(launch.argv[launch.argv.index("--kv-events-config") + 1])
+    assert events["endpoint"] == "tcp://[::ffff:127.0.0.1]:40000"
+    assert events["replay_endpoint"] == "tcp://[::ffff:127.0.0.1]:45000"

@@ -124,7 +124,8 @@ def test_kv_events_and_transfer_have_ports_of_their_own():
     launch = DRIVER.launch(everything())
     events = json.loads(launch.argv[launch.argv.index("--kv-events-config") + 1])
     transfer = json.loads(launch.argv[launch.argv.index("--kv-transfer-config") + 1])
-    assert events["endpoint"] == "tcp://127.0.0.1:40000"
+    assert events["endpoint"] == "tcp://[::ffff:127.0.0.1]:40000"
+    assert events["replay_endpoint"] == "tcp://[::ffff:127.0.0.1]:45000"
     assert transfer == {
         "kv_connector": "NixlConnector",
         "kv_role": "kv_producer",
@@ -192,7 +193,13 @@ def test_extra_arguments_cannot_contradict(words: list[str]):
 
 
 def test_kv_events_are_listened_for_where_others_connect():
-    """In a container vLLM listens on all addresses, which it does only for a star; elsewhere it would connect."""
-    launch = DRIVER.launch(make_spec({"telemetry": {"kv_events": True}}, host="0.0.0.0"))
-    events = json.loads(launch.argv[launch.argv.index("--kv-events-config") + 1])
-    assert events["endpoint"] == "tcp://*:40000"
+    """vLLM connects, and nobody hears it, unless its address has a star or two colons in it: on all addresses in a
+    container, on one of this machine, on one of IPv6."""
+    for host, endpoint in (
+        ("0.0.0.0", "tcp://*:40000"),
+        ("127.0.0.1", "tcp://[::ffff:127.0.0.1]:40000"),
+        ("fd00::7", "tcp://[fd00::7]:40000"),
+    ):
+        launch = DRIVER.launch(make_spec({"telemetry": {"kv_events": True}}, host=host))
+        events = json.loads(launch.argv[launch.argv.index("--kv-events-config") + 1])
+        assert events["endpoint"] == endpoint

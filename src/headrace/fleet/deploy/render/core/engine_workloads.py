@@ -250,7 +250,9 @@ def _env(launch: Launch, pool: Pool, image: ImageChoice, site: Site) -> Iterator
 def _ports(spec: ReplicaSpec) -> Iterator[Port]:
     yield Port(name="http", number=spec.port, origin=f"pools.{spec.pool}.port")
     if spec.options.telemetry.kv_events:
-        yield Port(name="kv-events", number=spec.event_port, origin=f"pools.{spec.pool}.telemetry.kv_events")
+        origin = f"pools.{spec.pool}.telemetry.kv_events"
+        yield Port(name="kv-events", number=spec.event_port, origin=origin)
+        yield Port(name="kv-replay", number=spec.replay_port, origin=origin)
     if spec.options.disaggregation is not None:
         yield Port(name="kv-transfer", number=spec.transfer_port, origin=f"pools.{spec.pool}.disaggregation")
 

@@ -98,7 +98,7 @@ class EnvVar:
 class Port:
     """One port of a container."""
 
-    name: Literal["http", "kv-events", "kv-transfer", "control"]
+    name: Literal["http", "kv-events", "kv-replay", "kv-transfer", "control"]
     number: int
     origin: str
 

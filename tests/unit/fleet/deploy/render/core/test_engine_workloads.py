@@ -125,6 +125,7 @@ def test_a_disaggregated_replica_says_its_own_address() -> None:
     assert [(port.name, port.number) for port in workload.ports] == [
         ("http", 30000),
         ("kv-events", 40000),
+        ("kv-replay", 45000),
         ("kv-transfer", 50000),
     ]
     declaration = _declaration(pool)

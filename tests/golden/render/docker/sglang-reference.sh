@@ -1,20 +1,90 @@
 #!/bin/sh
 # Made by `headrace render docker`: change the declaration and render again.
-# Run it again to replace what runs: each container drains first. Engines have no authentication: only the
-# gateway's port is published, and they share a network with the gateway alone.
+# Run it again to replace what runs, one container after the other: each drains first, its successor must be
+# healthy before the next one is touched, and the first that is not is taken back. Engines have no
+# authentication: only the gateway's port is published, and they share a network with the gateway alone.
 set -eu
 
 # Files that containers read are written below this folder.
 files="${HEADRACE_FILES:-/etc/llm}"
 
-# Ends a container if it is there: SIGTERM, its drain bound in seconds, then SIGKILL.
-replace() {
-  if docker container inspect "$1" >/dev/null 2>&1; then
-    docker stop -t "$2" "$1" >/dev/null
+replacing=
+fresh=
+
+is_there() { docker container inspect "$1" >/dev/null 2>&1; }
+
+# Fetches an image before anything is stopped; one that no registry answers for must be on this machine.
+pull() {
+  docker pull --quiet "$1" >/dev/null 2>&1 || docker image inspect "$1" >/dev/null 2>&1 || {
+    echo "image $1 can neither be pulled nor found here: nothing was replaced" >&2
+    exit 1
+  }
+}
+
+# Ends a container if it is there: SIGTERM, its drain bound in seconds, then SIGKILL. It is kept, stopped, as
+# NAME-before until its successor is healthy. One that an earlier run left unproven is not kept.
+set_aside() {
+  replacing=$1
+  is_there "$1" || return 0
+  docker stop -t "$2" "$1" >/dev/null
+  if is_there "$1-before"; then
     docker rm "$1" >/dev/null
+  else
+    docker rename "$1" "$1-before"
   fi
 }
 
+# Where there was one before, waits for the fresh container before the next one is touched, and some seconds more, in
+# which the gateway learns of it. Those without a predecessor load side by side: they are waited for at the end.
+started() {
+  if is_there "$1-before"; then
+    await_healthy "$1" "$2"
+    docker rm "$1-before" >/dev/null
+    sleep "$3"
+  else
+    fresh="$fresh $1 $2"
+  fi
+  replacing=
+}
+
+# Waits until a container is healthy, NAME SECONDS; ends the script where it is not in time, or dies again and again.
+await_healthy() {
+  left=$2
+  while :; do
+    state=$(docker container inspect --format '{{.State.Health.Status}} {{.RestartCount}}' "$1")
+    case "$state" in
+      "healthy "*) return 0 ;;
+      "starting "[0-2]) ;;
+      *) break ;;
+    esac
+    [ "$left" -gt 0 ] || break
+    sleep 2
+    left=$((left - 2))
+  done
+  echo "$1 does not become healthy (health, restarts: $state); what it said last:" >&2
+  docker logs --tail 20 "$1" >&2 || true
+  exit 1
+}
+
+# At the end, however it comes: what was set aside and has no healthy successor runs again.
+go_back() {
+  status=$?
+  trap - EXIT
+  if [ -n "$replacing" ]; then
+    if is_there "$replacing-before"; then
+      if is_there "$replacing"; then docker rm --force "$replacing" >/dev/null; fi
+      docker rename "$replacing-before" "$replacing"
+      echo "$replacing goes back to what it was; what comes after it was not touched" >&2
+    fi
+    if is_there "$replacing"; then docker start "$replacing" >/dev/null; fi
+  fi
+  exit "$status"
+}
+trap go_back EXIT
+trap 'exit 130' INT TERM
+
+pull docker.io/lmsysorg/sglang:v0.5.23
+pull headrace:0.1.0
 docker network inspect llm >/dev/null 2>&1 || docker network create llm >/dev/null
 
 # Weights of qwen2.5-32b (models.qwen2.5-32b.source): fetched once, resumed, checked.
@@ -24,7 +94,7 @@ docker run --rm \
   --user "$(id -u):$(id -g)" \
   --volume /srv/models:/models \
   --env HEADRACE_CACHE_DIR=/models \
-  --env HF_TOKEN --env HF_ENDPOINT \
+  --env HF_TOKEN --env HF_ENDPOINT --env PIP_INDEX_URL --env HTTPS_PROXY --env NO_PROXY \
   --entrypoint python \
   headrace:0.1.0 -m headrace.fleet.deploy.models --source hf:Qwen/Qwen2.5-32B-Instruct@5ede1c97bbab6ce5cda5812749b4c0bdf79b18dd
 
@@ -34,7 +104,7 @@ docker run --rm \
 # drain: 120 s (pools.main.stop_s)
 # loading: about 156 s, at most 600 s (load_timeout_s)
 # memory.fraction 0.85 of all memory, for everything is 0.8 of all memory, for weights and KV cache, which is what the engine takes (device 80.0 GiB, working memory 4.0 GiB)
-replace llm-main-0 120
+set_aside llm-main-0 120
 docker run --detach --init \
   --name llm-main-0 \
   --network llm --network-alias main-0 \
@@ -63,12 +133,13 @@ docker run --detach --init \
   --enable-metrics \
   --enable-cache-report \
   --log-level-http warning
+started llm-main-0 645 5
 
 # The gateway.
 # drain: 30 s (gateway.drain_s), and 10 s to end
 # image: built from the project's Dockerfile
-mkdir -p "$files"/.
-cat > "$files"/headrace.yaml <<'HEADRACE_END'
+mkdir -p "$files"/gateway/3c8d42ece2da
+cat > "$files"/gateway/3c8d42ece2da/headrace.yaml <<'HEADRACE_END'
 # The gateway's declaration, made by `headrace render`: the engines of its pools run elsewhere.
 version: 1
 gateway:
@@ -81,10 +152,12 @@ pools:
   main:
     model: qwen2.5-32b
     engine: sglang
+    telemetry:
+      metrics: true
     endpoints:
       - http://main-0:30000
 HEADRACE_END
-replace llm-gateway 40
+set_aside llm-gateway 40
 docker run --detach --init \
   --name llm-gateway \
   --network llm --network-alias gateway \
@@ -97,7 +170,7 @@ docker run --detach --init \
   --read-only --tmpfs /tmp \
   --publish 127.0.0.1:7070:7070 \
   --volume llm-state:/var/lib/headrace \
-  --volume "$files"/headrace.yaml:/etc/headrace/headrace.yaml:ro \
+  --volume "$files"/gateway/3c8d42ece2da/headrace.yaml:/etc/headrace/headrace.yaml:ro \
   --env HEADRACE_STATE_DIR=/var/lib/headrace \
   --env HEADRACE_CONFIG=/etc/headrace/headrace.yaml \
   --health-cmd 'python -c '"'"'import http.client as h; c = h.HTTPConnection("127.0.0.1", 7070, timeout=5); c.request("GET", "/health"); raise SystemExit(c.getresponse().status >= 400)'"'"'' \
@@ -105,3 +178,11 @@ docker run --detach --init \
   --health-start-period 60s --health-retries 3 \
   --entrypoint headrace \
   headrace:0.1.0 up
+started llm-gateway 105 0
+
+# Those that had no predecessor.
+set -- $fresh
+while [ $# -gt 0 ]; do
+  await_healthy "$1" "$2"
+  shift 2
+done

@@ -1,20 +1,90 @@
 #!/bin/sh
 # Made by `headrace render docker`: change the declaration and render again.
-# Run it again to replace what runs: each container drains first. Engines have no authentication: only the
-# gateway's port is published, and they share a network with the gateway alone.
+# Run it again to replace what runs, one container after the other: each drains first, its successor must be
+# healthy before the next one is touched, and the first that is not is taken back. Engines have no
+# authentication: only the gateway's port is published, and they share a network with the gateway alone.
 set -eu
 
 # Files that containers read are written below this folder.
 files="${HEADRACE_FILES:-/etc/llm}"
 
-# Ends a container if it is there: SIGTERM, its drain bound in seconds, then SIGKILL.
-replace() {
-  if docker container inspect "$1" >/dev/null 2>&1; then
-    docker stop -t "$2" "$1" >/dev/null
+replacing=
+fresh=
+
+is_there() { docker container inspect "$1" >/dev/null 2>&1; }
+
+# Fetches an image before anything is stopped; one that no registry answers for must be on this machine.
+pull() {
+  docker pull --quiet "$1" >/dev/null 2>&1 || docker image inspect "$1" >/dev/null 2>&1 || {
+    echo "image $1 can neither be pulled nor found here: nothing was replaced" >&2
+    exit 1
+  }
+}
+
+# Ends a container if it is there: SIGTERM, its drain bound in seconds, then SIGKILL. It is kept, stopped, as
+# NAME-before until its successor is healthy. One that an earlier run left unproven is not kept.
+set_aside() {
+  replacing=$1
+  is_there "$1" || return 0
+  docker stop -t "$2" "$1" >/dev/null
+  if is_there "$1-before"; then
     docker rm "$1" >/dev/null
+  else
+    docker rename "$1" "$1-before"
   fi
 }
 
+# Where there was one before, waits for the fresh container before the next one is touched, and some seconds more, in
+# which the gateway learns of it. Those without a predecessor load side by side: they are waited for at the end.
+started() {
+  if is_there "$1-before"; then
+    await_healthy "$1" "$2"
+    docker rm "$1-before" >/dev/null
+    sleep "$3"
+  else
+    fresh="$fresh $1 $2"
+  fi
+  replacing=
+}
+
+# Waits until a container is healthy, NAME SECONDS; ends the script where it is not in time, or dies again and again.
+await_healthy() {
+  left=$2
+  while :; do
+    state=$(docker container inspect --format '{{.State.Health.Status}} {{.RestartCount}}' "$1")
+    case "$state" in
+      "healthy "*) return 0 ;;
+      "starting "[0-2]) ;;
+      *) break ;;
+    esac
+    [ "$left" -gt 0 ] || break
+    sleep 2
+    left=$((left - 2))
+  done
+  echo "$1 does not become healthy (health, restarts: $state); what it said last:" >&2
+  docker logs --tail 20 "$1" >&2 || true
+  exit 1
+}
+
+# At the end, however it comes: what was set aside and has no healthy successor runs again.
+go_back() {
+  status=$?
+  trap - EXIT
+  if [ -n "$replacing" ]; then
+    if is_there "$replacing-before"; then
+      if is_there "$replacing"; then docker rm --force "$replacing" >/dev/null; fi
+      docker rename "$replacing-before" "$replacing"
+      echo "$replacing goes back to what it was; what comes after it was not touched" >&2
+    fi
+    if is_there "$replacing"; then docker start "$replacing" >/dev/null; fi
+  fi
+  exit "$status"
+}
+trap go_back EXIT
+trap 'exit 130' INT TERM
+
+pull nvcr.io/nvidia/tensorrt-llm/release:1.3.0rc6
+pull headrace:0.1.0
 docker network inspect llm >/dev/null 2>&1 || docker network create llm >/dev/null
 
 # Weights of qwen2.5-32b (models.qwen2.5-32b.source): fetched once, resumed, checked.
@@ -24,7 +94,7 @@ docker run --rm \
   --user "$(id -u):$(id -g)" \
   --volume /srv/models:/models \
   --env HEADRACE_CACHE_DIR=/models \
-  --env HF_TOKEN --env HF_ENDPOINT \
+  --env HF_TOKEN --env HF_ENDPOINT --env PIP_INDEX_URL --env HTTPS_PROXY --env NO_PROXY \
   --entrypoint python \
   headrace:0.1.0 -m headrace.fleet.deploy.models --source hf:Qwen/Qwen2.5-32B-Instruct@5ede1c97bbab6ce5cda5812749b4c0bdf79b18dd
 
@@ -35,13 +105,13 @@ docker run --rm \
 # loading: about 186 s, at most 600 s (load_timeout_s)
 # memory.fraction 0.85 of all memory, for everything is 0.802 of what weights and working memory leave, for the KV cache, which is what the engine takes (device 80.0 GiB, working memory 4.0 GiB, weights 15.3 GiB on each device)
 # TensorRT-LLM has no queue bound and no drain flag: the gateway's limits hold, and stop_s ends it
-mkdir -p "$files"/launch/main
-cat > "$files"/launch/main/trtllm.yaml <<'HEADRACE_END'
+mkdir -p "$files"/launch/main/2df6abd21a8c
+cat > "$files"/launch/main/2df6abd21a8c/trtllm.yaml <<'HEADRACE_END'
 guided_decoding_backend: xgrammar
 return_perf_metrics: true
 enable_iter_perf_stats: true
 HEADRACE_END
-replace llm-main-0 120
+set_aside llm-main-0 120
 docker run --detach --init \
   --name llm-main-0 \
   --network llm --network-alias main-0 \
@@ -53,7 +123,7 @@ docker run --detach --init \
   --shm-size 17179869184 \
   --security-opt no-new-privileges \
   --volume /srv/models:/models:ro \
-  --volume "$files"/launch/main/trtllm.yaml:/etc/headrace/launch/main/trtllm.yaml:ro \
+  --volume "$files"/launch/main/2df6abd21a8c/trtllm.yaml:/etc/headrace/launch/main/trtllm.yaml:ro \
   --env HF_HUB_OFFLINE=1 \
   --health-cmd 'python3 -c '"'"'import http.client as h; c = h.HTTPConnection("127.0.0.1", 30000, timeout=5); c.request("GET", "/health"); raise SystemExit(c.getresponse().status >= 400)'"'"'' \
   --health-interval 10s --health-timeout 6s \
@@ -68,12 +138,13 @@ docker run --detach --init \
   --tp_size 4 \
   --kv_cache_free_gpu_memory_fraction 0.802 \
   --config /etc/headrace/launch/main/trtllm.yaml
+started llm-main-0 645 5
 
 # The gateway.
 # drain: 30 s (gateway.drain_s), and 10 s to end
 # image: built from the project's Dockerfile
-mkdir -p "$files"/.
-cat > "$files"/headrace.yaml <<'HEADRACE_END'
+mkdir -p "$files"/gateway/107f3fa7575c
+cat > "$files"/gateway/107f3fa7575c/headrace.yaml <<'HEADRACE_END'
 # The gateway's declaration, made by `headrace render`: the engines of its pools run elsewhere.
 version: 1
 gateway:
@@ -86,10 +157,12 @@ pools:
   main:
     model: qwen2.5-32b
     engine: tensorrt-llm
+    telemetry:
+      metrics: true
     endpoints:
       - http://main-0:30000
 HEADRACE_END
-replace llm-gateway 40
+set_aside llm-gateway 40
 docker run --detach --init \
   --name llm-gateway \
   --network llm --network-alias gateway \
@@ -102,7 +175,7 @@ docker run --detach --init \
   --read-only --tmpfs /tmp \
   --publish 127.0.0.1:7070:7070 \
   --volume llm-state:/var/lib/headrace \
-  --volume "$files"/headrace.yaml:/etc/headrace/headrace.yaml:ro \
+  --volume "$files"/gateway/107f3fa7575c/headrace.yaml:/etc/headrace/headrace.yaml:ro \
   --env HEADRACE_STATE_DIR=/var/lib/headrace \
   --env HEADRACE_CONFIG=/etc/headrace/headrace.yaml \
   --health-cmd 'python -c '"'"'import http.client as h; c = h.HTTPConnection("127.0.0.1", 7070, timeout=5); c.request("GET", "/health"); raise SystemExit(c.getresponse().status >= 400)'"'"'' \
@@ -110,3 +183,11 @@ docker run --detach --init \
   --health-start-period 60s --health-retries 3 \
   --entrypoint headrace \
   headrace:0.1.0 up
+started llm-gateway 105 0
+
+# Those that had no predecessor.
+set -- $fresh
+while [ $# -gt 0 ]; do
+  await_healthy "$1" "$2"
+  shift 2
+done

@@ -1,21 +1,91 @@
 #!/bin/sh
 # Made by `headrace render docker`: change the declaration and render again.
-# Run it again to replace what runs: each container drains first. Engines have no authentication: only the
-# gateway's port is published, and they share a network with the gateway alone.
+# Run it again to replace what runs, one container after the other: each drains first, its successor must be
+# healthy before the next one is touched, and the first that is not is taken back. Engines have no
+# authentication: only the gateway's port is published, and they share a network with the gateway alone.
 set -eu
 
 # Files that containers read are written below this folder.
 files="${HEADRACE_FILES:-/etc/headrace}"
 : "${HUB_TOKEN:?is a secret that the declaration names: set it}"
 
-# Ends a container if it is there: SIGTERM, its drain bound in seconds, then SIGKILL.
-replace() {
-  if docker container inspect "$1" >/dev/null 2>&1; then
-    docker stop -t "$2" "$1" >/dev/null
+replacing=
+fresh=
+
+is_there() { docker container inspect "$1" >/dev/null 2>&1; }
+
+# Fetches an image before anything is stopped; one that no registry answers for must be on this machine.
+pull() {
+  docker pull --quiet "$1" >/dev/null 2>&1 || docker image inspect "$1" >/dev/null 2>&1 || {
+    echo "image $1 can neither be pulled nor found here: nothing was replaced" >&2
+    exit 1
+  }
+}
+
+# Ends a container if it is there: SIGTERM, its drain bound in seconds, then SIGKILL. It is kept, stopped, as
+# NAME-before until its successor is healthy. One that an earlier run left unproven is not kept.
+set_aside() {
+  replacing=$1
+  is_there "$1" || return 0
+  docker stop -t "$2" "$1" >/dev/null
+  if is_there "$1-before"; then
     docker rm "$1" >/dev/null
+  else
+    docker rename "$1" "$1-before"
   fi
 }
 
+# Where there was one before, waits for the fresh container before the next one is touched, and some seconds more, in
+# which the gateway learns of it. Those without a predecessor load side by side: they are waited for at the end.
+started() {
+  if is_there "$1-before"; then
+    await_healthy "$1" "$2"
+    docker rm "$1-before" >/dev/null
+    sleep "$3"
+  else
+    fresh="$fresh $1 $2"
+  fi
+  replacing=
+}
+
+# Waits until a container is healthy, NAME SECONDS; ends the script where it is not in time, or dies again and again.
+await_healthy() {
+  left=$2
+  while :; do
+    state=$(docker container inspect --format '{{.State.Health.Status}} {{.RestartCount}}' "$1")
+    case "$state" in
+      "healthy "*) return 0 ;;
+      "starting "[0-2]) ;;
+      *) break ;;
+    esac
+    [ "$left" -gt 0 ] || break
+    sleep 2
+    left=$((left - 2))
+  done
+  echo "$1 does not become healthy (health, restarts: $state); what it said last:" >&2
+  docker logs --tail 20 "$1" >&2 || true
+  exit 1
+}
+
+# At the end, however it comes: what was set aside and has no healthy successor runs again.
+go_back() {
+  status=$?
+  trap - EXIT
+  if [ -n "$replacing" ]; then
+    if is_there "$replacing-before"; then
+      if is_there "$replacing"; then docker rm --force "$replacing" >/dev/null; fi
+      docker rename "$replacing-before" "$replacing"
+      echo "$replacing goes back to what it was; what comes after it was not touched" >&2
+    fi
+    if is_there "$replacing"; then docker start "$replacing" >/dev/null; fi
+  fi
+  exit "$status"
+}
+trap go_back EXIT
+trap 'exit 130' INT TERM
+
+pull nvcr.io/nvidia/tensorrt-llm/release:1.3.0rc6
+pull headrace:0.1.0
 docker network inspect headrace >/dev/null 2>&1 || docker network create headrace >/dev/null
 
 # Weights of chat-8b (models.chat-8b.source): fetched once, resumed, checked.
@@ -25,7 +95,7 @@ docker run --rm \
   --user "$(id -u):$(id -g)" \
   --volume /var/lib/headrace/models:/models \
   --env HEADRACE_CACHE_DIR=/models \
-  --env HF_TOKEN --env HF_ENDPOINT \
+  --env HF_TOKEN --env HF_ENDPOINT --env PIP_INDEX_URL --env HTTPS_PROXY --env NO_PROXY \
   --entrypoint python \
   headrace:0.1.0 -m headrace.fleet.deploy.models --source hf:acme/chat-8b@0123456789abcdef0123456789abcdef01234567
 
@@ -35,13 +105,13 @@ docker run --rm \
 # drain: 60 s (pools.chat.stop_s)
 # loading: about 136 s, at most 600 s (load_timeout_s)
 # TensorRT-LLM has no queue bound and no drain flag: the gateway's limits hold, and stop_s ends it
-mkdir -p "$files"/launch/chat
-cat > "$files"/launch/chat/trtllm.yaml <<'HEADRACE_END'
+mkdir -p "$files"/launch/chat/2df6abd21a8c
+cat > "$files"/launch/chat/2df6abd21a8c/trtllm.yaml <<'HEADRACE_END'
 guided_decoding_backend: xgrammar
 return_perf_metrics: true
 enable_iter_perf_stats: true
 HEADRACE_END
-replace headrace-chat-0 60
+set_aside headrace-chat-0 60
 HF_TOKEN="$HUB_TOKEN" \
   docker run --detach --init \
   --name headrace-chat-0 \
@@ -54,7 +124,7 @@ HF_TOKEN="$HUB_TOKEN" \
   --shm-size 17179869184 \
   --security-opt no-new-privileges \
   --volume /var/lib/headrace/models:/models:ro \
-  --volume "$files"/launch/chat/trtllm.yaml:/etc/headrace/launch/chat/trtllm.yaml:ro \
+  --volume "$files"/launch/chat/2df6abd21a8c/trtllm.yaml:/etc/headrace/launch/chat/trtllm.yaml:ro \
   --env HF_HUB_OFFLINE=1 \
   --env HF_TOKEN \
   --health-cmd 'python3 -c '"'"'import http.client as h; c = h.HTTPConnection("127.0.0.1", 30000, timeout=5); c.request("GET", "/health"); raise SystemExit(c.getresponse().status >= 400)'"'"'' \
@@ -69,12 +139,13 @@ HF_TOKEN="$HUB_TOKEN" \
   --max_seq_len 8192 \
   --tp_size 4 \
   --config /etc/headrace/launch/chat/trtllm.yaml
+started headrace-chat-0 645 5
 
 # The gateway.
 # drain: 30 s (gateway.drain_s), and 10 s to end
 # image: built from the project's Dockerfile
-mkdir -p "$files"/.
-cat > "$files"/headrace.yaml <<'HEADRACE_END'
+mkdir -p "$files"/gateway/3127b5f13103
+cat > "$files"/gateway/3127b5f13103/headrace.yaml <<'HEADRACE_END'
 # The gateway's declaration, made by `headrace render`: the engines of its pools run elsewhere.
 version: 1
 gateway:
@@ -90,7 +161,7 @@ pools:
     endpoints:
       - http://chat-0:30000
 HEADRACE_END
-replace headrace-gateway 40
+set_aside headrace-gateway 40
 docker run --detach --init \
   --name headrace-gateway \
   --network headrace --network-alias gateway \
@@ -103,7 +174,7 @@ docker run --detach --init \
   --read-only --tmpfs /tmp \
   --publish 127.0.0.1:7070:7070 \
   --volume headrace-state:/var/lib/headrace \
-  --volume "$files"/headrace.yaml:/etc/headrace/headrace.yaml:ro \
+  --volume "$files"/gateway/3127b5f13103/headrace.yaml:/etc/headrace/headrace.yaml:ro \
   --env HEADRACE_STATE_DIR=/var/lib/headrace \
   --env HEADRACE_CONFIG=/etc/headrace/headrace.yaml \
   --health-cmd 'python -c '"'"'import http.client as h; c = h.HTTPConnection("127.0.0.1", 7070, timeout=5); c.request("GET", "/health"); raise SystemExit(c.getresponse().status >= 400)'"'"'' \
@@ -111,3 +182,11 @@ docker run --detach --init \
   --health-start-period 60s --health-retries 3 \
   --entrypoint headrace \
   headrace:0.1.0 up
+started headrace-gateway 105 0
+
+# Those that had no predecessor.
+set -- $fresh
+while [ $# -gt 0 ]; do
+  await_healthy "$1" "$2"
+  shift 2
+done

@@ -1,6 +1,7 @@
 """The project: services, network, volumes, configs and secrets, in one file that needs nothing beside it."""
 
 from collections.abc import Iterator
+from typing import cast
 
 from headrace.fleet.deploy.render.compose.services import ServiceWriter, escaped
 from headrace.fleet.deploy.render.core.container_words import fetched_weights
@@ -28,8 +29,9 @@ from headrace.fleet.deploy.render.core.yaml_text import Noted, yaml_text
 FILE_NAME = "compose.yaml"
 HEAD = (
     "Made by `headrace render compose`: change the declaration and render again.",
-    "docker compose up --detach    replaces what changed; each container drains first",
     "Engines have no authentication: only the gateway's port is published.",
+    "docker compose up --detach    starts, and replaces at once all that changed; each container drains first",
+    "To replace one after the other, images first, and stop at the first that does not become healthy:",
 )
 
 
@@ -55,8 +57,21 @@ def render_compose(request: RenderRequest) -> Rendered:
             folder=request.folder,
             database=database_url(declaration, host="postgres"),
         )
-    text = yaml_text(_project(request, engines, gateway), head=HEAD)
+    project = _project(request, engines, gateway)
+    text = yaml_text(project, head=(*HEAD, *_one_by_one(project)))
     return Rendered(files=(RenderedFile(path=FILE_NAME, text=text),), notes=notes)
+
+
+def _one_by_one(project: dict[str, object]) -> list[str]:
+    """Images and weights first, while everything still runs, then one service after the other."""
+    names = list(cast("dict[str, object]", project["services"]))
+    fetching = [name for name in names if name.startswith("fetch-")]
+    replaced = " ".join(name for name in names if name not in fetching)
+    return [
+        "docker compose pull --ignore-pull-failures",
+        *([f"docker compose up {' '.join(fetching)}"] if fetching else []),
+        f"for one in {replaced}; do docker compose up --detach --no-deps --wait $one || break; done",
+    ]
 
 
 def _urls(workload: Workload) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from headrace import __version__
 from headrace.declaration.model import Declaration
 from headrace.fleet.deploy.render.core.container_words import (
+    FETCH_VARIABLES,
     GATEWAY_FILE,
     GATEWAY_MARGIN_S,
     PROBE_FAILURES,
@@ -60,7 +61,7 @@ class ServiceWriter:
             "user": Noted("0:0", "Writes into deployment.models.host_dir, which engines see read-only."),
             "environment": {
                 "HEADRACE_CACHE_DIR": volume.mount_path,
-                "HF_TOKEN": Noted("${HF_TOKEN:-}", "Of the environment in which compose runs, for gated models."),
+                **{name: f"${{{name}:-}}" for name in FETCH_VARIABLES},
             },
             "volumes": [{"type": "bind", "source": volume.host_dir, "target": volume.mount_path}],
             "restart": "on-failure:3",

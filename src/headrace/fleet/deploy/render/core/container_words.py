@@ -13,6 +13,9 @@ PROBE_INTERVAL_S = 10
 PROBE_FAILURES = 3
 """How often docker asks, and when it says so. Our choice: the gateway probes engines by itself, more often."""
 
+FETCH_VARIABLES = ("HF_TOKEN", "HF_ENDPOINT", "PIP_INDEX_URL", "HTTPS_PROXY", "NO_PROXY")
+"""What the fetching of weights takes from the environment of whoever starts it: a token, mirrors, a proxy."""
+
 GATEWAY_FILE = "/etc/headrace/headrace.yaml"
 """Where the gateway finds its declaration; HEADRACE_CONFIG says so to every command that is run beside it."""
 GATEWAY_MARGIN_S = 10

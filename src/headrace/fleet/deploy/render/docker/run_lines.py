@@ -1,12 +1,13 @@
 """One `docker run` line for each container, with a comment for each thing that came from the declaration."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from headrace import __version__
 from headrace.declaration.model import Declaration
 from headrace.fleet.deploy.render.core.container_words import (
+    FETCH_VARIABLES,
     GATEWAY_FILE,
     GATEWAY_MARGIN_S,
     PROBE_FAILURES,
@@ -23,7 +24,14 @@ from headrace.fleet.deploy.render.core.container_words import (
     whole_s,
 )
 from headrace.fleet.deploy.render.core.devices import without_visible
-from headrace.fleet.deploy.render.core.model import GatewayWorkload, OwnAddress, SecretVariable, Weights, Workload
+from headrace.fleet.deploy.render.core.model import (
+    GatewayWorkload,
+    OwnAddress,
+    SecretVariable,
+    TextFile,
+    Weights,
+    Workload,
+)
 from headrace.fleet.deploy.render.core.object_names import object_name
 from headrace.fleet.deploy.render.core.rendering import POSTGRES_PASSWORD
 from headrace.fleet.deploy.render.docker.shell_words import (
@@ -32,12 +40,14 @@ from headrace.fleet.deploy.render.docker.shell_words import (
     command,
     comment,
     here_document,
+    mark_of,
     quoted,
 )
 
 UNPRIVILEGED = (("--security-opt", "no-new-privileges"), ("--cap-drop", "ALL"))
 LOGS = (("--log-opt", "max-size=50m", "--log-opt", "max-file=5"),)
-GIB = 2**30
+START_S = 60
+"""In which a gateway, a database or a Redis is expected to answer. Chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +65,21 @@ class Runner:
         name = quoted(self._namespace)
         yield f"docker network inspect {name} >/dev/null 2>&1 || docker network create {name} >/dev/null"
 
+    def images(self, workloads: Sequence[Workload], gateway: GatewayWorkload | None) -> list[str]:
+        """Every image that is run, each once."""
+        deployment = self.declaration.deployment
+        found = [workload.image.reference for workload in workloads]
+        if any(workload.weights for workload in workloads):
+            found.append(self._own_image)
+        if gateway is not None:
+            stores = (deployment.postgres, deployment.redis)
+            found += [gateway.image, *(store.image for store in stores if store is not None)]
+        return list(dict.fromkeys(found))
+
+    @property
+    def _own_image(self) -> str:
+        return self.declaration.deployment.gateway.image or f"headrace:{__version__}"
+
     def fetch(self, weights: Weights) -> Iterator[str]:
         """The weights, once, into the folder that engines see read-only."""
         volume = self.declaration.deployment.models
@@ -62,7 +87,6 @@ class Runner:
             f"Weights of {weights.model} (models.{weights.model}.source): fetched once, resumed, checked."
         )
         yield f"mkdir -p {quoted(volume.host_dir)}"
-        image = self.declaration.deployment.gateway.image or f"headrace:{__version__}"
         yield command(
             [
                 ["docker", "run", "--rm"],
@@ -70,9 +94,9 @@ class Runner:
                 ["--user", Raw('"$(id -u):$(id -g)"')],
                 ["--volume", f"{volume.host_dir}:{volume.mount_path}"],
                 ["--env", f"HEADRACE_CACHE_DIR={volume.mount_path}"],
-                ["--env", "HF_TOKEN", "--env", "HF_ENDPOINT"],
+                [word for name in FETCH_VARIABLES for word in ("--env", name)],
                 ["--entrypoint", fetch_words(weights)[0]],
-                [image, *fetch_words(weights)[1:]],
+                [self._own_image, *fetch_words(weights)[1:]],
             ]
         )
 
@@ -102,7 +126,7 @@ class Runner:
 
     def _service(self, name: str, image: str, *options: list[str]) -> Iterator[str]:
         container = f"{self._namespace}-{name}"
-        yield f"replace {quoted(container)} 30"
+        yield f"set_aside {quoted(container)} 30"
         yield command(
             [
                 *self._start(container, name, stop_s=30),
@@ -112,6 +136,7 @@ class Runner:
                 [image],
             ]
         )
+        yield _started(container, START_S, 0)
 
     def engine(self, workload: Workload, number: int) -> Iterator[str]:
         """One replica."""
@@ -120,8 +145,8 @@ class Runner:
         stop_s = whole_s(workload.stop_s)
         yield from comment(about_replica(workload, number, has_image=True))
         for file in workload.files:
-            yield from here_document("files", PurePosixPath("launch") / workload.pool / file.name, file.text)
-        yield f"replace {quoted(container)} {stop_s}"
+            yield from here_document("files", _launch_path(workload, file), file.text)
+        yield f"set_aside {quoted(container)} {stop_s}"
         entry, arguments = started_words(workload)
         yield command(
             [
@@ -135,7 +160,7 @@ class Runner:
                     for mount in weight_mounts(self.declaration, workload)
                 ),
                 *(
-                    ["--volume", Raw(f'"$files"/{quoted(f"launch/{workload.pool}/{file.name}:{file.path}:ro")}')]
+                    ["--volume", Raw(f'"$files"/{quoted(f"{_launch_path(workload, file)}:{file.path}:ro")}')]
                     for file in workload.files
                 ),
                 *self._env(workload),
@@ -148,6 +173,11 @@ class Runner:
                 *broken_at_flags(arguments),
             ]
         )
+        yield _started(container, whole_s(workload.load_timeout_s), self._notice_s(workload.pool))
+
+    def _notice_s(self, pool: str) -> int:
+        """In which the gateway has asked a fresh engine twice."""
+        return whole_s(2 * self.declaration.pools[pool].probe.interval_s) + 1
 
     def _start(self, container: str, host: str, *, stop_s: int) -> list[list[str]]:
         return [
@@ -187,8 +217,9 @@ class Runner:
         """The gateway, last: it sends requests to engines as they become ready."""
         container, stop_s = f"{self._namespace}-gateway", whole_s(gateway.drain_s) + GATEWAY_MARGIN_S
         yield from comment(f"{about_gateway(gateway)}\nimage: {gateway.image_origin}")
-        yield from here_document("files", PurePosixPath("headrace.yaml"), gateway.declaration_text)
-        yield f"replace {quoted(container)} {stop_s}"
+        path = PurePosixPath("gateway") / mark_of(gateway.declaration_text) / "headrace.yaml"
+        yield from here_document("files", path, gateway.declaration_text)
+        yield f"set_aside {quoted(container)} {stop_s}"
         yield command(
             [
                 *self._start(container, "gateway", stop_s=stop_s),
@@ -198,16 +229,27 @@ class Runner:
                 ["--publish", published(self.declaration.gateway.listen)],
                 *([["--publish", published(self.declaration.gateway.control)]] if gateway.is_control_open else []),
                 ["--volume", f"{self._namespace}-state:{gateway.state_dir}"],
-                ["--volume", Raw(f'"$files"/headrace.yaml:{GATEWAY_FILE}:ro')],
+                ["--volume", Raw(f'"$files"/{path}:{GATEWAY_FILE}:ro')],
                 *(["--volume", f"{file.host_path}:{file.path}:ro"] for file in gateway.secret_files),
                 ["--env", f"HEADRACE_STATE_DIR={gateway.state_dir}"],
                 ["--env", f"HEADRACE_CONFIG={GATEWAY_FILE}"],
                 *(["--env", name] for name in gateway.secret_variables),
-                *_health(gateway_health(gateway), start_s=60),
+                *_health(gateway_health(gateway), start_s=START_S),
                 ["--entrypoint", "headrace"],
                 [gateway.image, "up"],
             ]
         )
+        yield _started(container, START_S, 0)
+
+
+def _launch_path(workload: Workload, file: TextFile) -> PurePosixPath:
+    """Named after its content too, so that a container that is taken back has the file it was started with."""
+    return PurePosixPath("launch") / workload.pool / mark_of(file.text) / file.name
+
+
+def _started(container: str, start_s: int, notice_s: int) -> str:
+    """Wait for a container: as long as it may take to start, and until docker has asked often enough to say no."""
+    return f"started {quoted(container)} {start_s + PROBE_FAILURES * (PROBE_INTERVAL_S + PROBE_TIMEOUT_S)} {notice_s}"
 
 
 def _secrets(workload: Workload) -> list[list[str]]:

@@ -25,18 +25,94 @@ from headrace.fleet.deploy.render.core.rendering import (
 )
 from headrace.fleet.deploy.render.core.site import container_site
 from headrace.fleet.deploy.render.docker.run_lines import Runner
+from headrace.fleet.deploy.render.docker.shell_words import quoted
 
 FILE_NAME = "headrace-docker.sh"
 
 FUNCTIONS = """\
-# Ends a container if it is there: SIGTERM, its drain bound in seconds, then SIGKILL.
-replace() {
-  if docker container inspect "$1" >/dev/null 2>&1; then
-    docker stop -t "$2" "$1" >/dev/null
+replacing=
+fresh=
+
+is_there() { docker container inspect "$1" >/dev/null 2>&1; }
+
+# Fetches an image before anything is stopped; one that no registry answers for must be on this machine.
+pull() {
+  docker pull --quiet "$1" >/dev/null 2>&1 || docker image inspect "$1" >/dev/null 2>&1 || {
+    echo "image $1 can neither be pulled nor found here: nothing was replaced" >&2
+    exit 1
+  }
+}
+
+# Ends a container if it is there: SIGTERM, its drain bound in seconds, then SIGKILL. It is kept, stopped, as
+# NAME-before until its successor is healthy. One that an earlier run left unproven is not kept.
+set_aside() {
+  replacing=$1
+  is_there "$1" || return 0
+  docker stop -t "$2" "$1" >/dev/null
+  if is_there "$1-before"; then
     docker rm "$1" >/dev/null
+  else
+    docker rename "$1" "$1-before"
   fi
 }
+
+# Where there was one before, waits for the fresh container before the next one is touched, and some seconds more, in
+# which the gateway learns of it. Those without a predecessor load side by side: they are waited for at the end.
+started() {
+  if is_there "$1-before"; then
+    await_healthy "$1" "$2"
+    docker rm "$1-before" >/dev/null
+    sleep "$3"
+  else
+    fresh="$fresh $1 $2"
+  fi
+  replacing=
+}
+
+# Waits until a container is healthy, NAME SECONDS; ends the script where it is not in time, or dies again and again.
+await_healthy() {
+  left=$2
+  while :; do
+    state=$(docker container inspect --format '{{.State.Health.Status}} {{.RestartCount}}' "$1")
+    case "$state" in
+      "healthy "*) return 0 ;;
+      "starting "[0-2]) ;;
+      *) break ;;
+    esac
+    [ "$left" -gt 0 ] || break
+    sleep 2
+    left=$((left - 2))
+  done
+  echo "$1 does not become healthy (health, restarts: $state); what it said last:" >&2
+  docker logs --tail 20 "$1" >&2 || true
+  exit 1
+}
+
+# At the end, however it comes: what was set aside and has no healthy successor runs again.
+go_back() {
+  status=$?
+  trap - EXIT
+  if [ -n "$replacing" ]; then
+    if is_there "$replacing-before"; then
+      if is_there "$replacing"; then docker rm --force "$replacing" >/dev/null; fi
+      docker rename "$replacing-before" "$replacing"
+      echo "$replacing goes back to what it was; what comes after it was not touched" >&2
+    fi
+    if is_there "$replacing"; then docker start "$replacing" >/dev/null; fi
+  fi
+  exit "$status"
+}
+trap go_back EXIT
+trap 'exit 130' INT TERM
 """
+
+AWAIT_FRESH = """\
+# Those that had no predecessor.
+set -- $fresh
+while [ $# -gt 0 ]; do
+  await_healthy "$1" "$2"
+  shift 2
+done"""
 
 
 def render_docker(request: RenderRequest) -> Rendered:
@@ -77,8 +153,9 @@ def _script(request: RenderRequest, engines: Engines, gateway: GatewayWorkload |
     namespace = declaration.deployment.namespace
     yield "#!/bin/sh"
     yield "# Made by `headrace render docker`: change the declaration and render again."
-    yield "# Run it again to replace what runs: each container drains first. Engines have no authentication: only the"
-    yield "# gateway's port is published, and they share a network with the gateway alone."
+    yield "# Run it again to replace what runs, one container after the other: each drains first, its successor must be"
+    yield "# healthy before the next one is touched, and the first that is not is taken back. Engines have no"
+    yield "# authentication: only the gateway's port is published, and they share a network with the gateway alone."
     yield "set -eu"
     yield ""
     yield "# Files that containers read are written below this folder."
@@ -88,6 +165,7 @@ def _script(request: RenderRequest, engines: Engines, gateway: GatewayWorkload |
     yield ""
     yield from FUNCTIONS.splitlines()
     yield ""
+    yield from (f"pull {quoted(image)}" for image in runner.images(engines.workloads, gateway))
     yield from runner.network()
     for weights in fetched_weights(engines.workloads):
         yield ""
@@ -101,6 +179,8 @@ def _script(request: RenderRequest, engines: Engines, gateway: GatewayWorkload |
     if gateway is not None:
         yield ""
         yield from runner.gateway(gateway)
+    yield ""
+    yield AWAIT_FRESH
 
 
 def _secrets(request: RenderRequest, engines: Engines, gateway: GatewayWorkload | None) -> list[str]:

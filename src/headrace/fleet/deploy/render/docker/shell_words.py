@@ -1,5 +1,6 @@
 """Shell text: commands with one option a line, every word quoted where it needs it, files as here-documents."""
 
+import hashlib
 import shlex
 from collections.abc import Sequence
 from pathlib import PurePosixPath
@@ -41,6 +42,11 @@ def here_document(folder: str, path: PurePosixPath, text: str) -> list[str]:
     parent = f'"${folder}"/{quoted(str(path.parent))}'
     body = text if text.endswith("\n") else text + "\n"
     return [f"mkdir -p {parent}", f"cat > {target} <<'{mark}'", *body.splitlines(), mark]
+
+
+def mark_of(text: str) -> str:
+    """A short name of a content."""
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def comment(text: str) -> list[str]:

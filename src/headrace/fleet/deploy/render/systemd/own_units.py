@@ -15,12 +15,15 @@ FIRST_FREE_PORT = 1024
 """Below it a process needs a capability to listen."""
 
 
-def target_unit(names: UnitNames) -> str:
-    """Write the target: what starts and stops everything."""
+def target_unit(names: UnitNames, units: Sequence[str], *, has_secrets: bool) -> str:
+    """Write the target: what starts and stops everything, and how `units` are replaced one after the other."""
     head = [
         MADE,
         "To install: cp -r etc/. /etc/ && systemctl daemon-reload && systemctl enable --now " + names.target,
-        "Secrets: fill in the *.env.example files below " + names.config_dir + " first.",
+        *([f"Secrets: fill in the *.env.example files below {names.config_dir} first."] if has_secrets else []),
+        "After a change, one after the other, stopping at the first that does not come up (an engine's unit is active",
+        "only once it answers):",
+        f"systemctl daemon-reload; for one in {' '.join(units)}; do systemctl restart $one || break; done",
     ]
     return unit_text(
         head, [("Unit", [("Description", "headrace: engines and gateway")]), ("Install", _wanted("multi-user.target"))]

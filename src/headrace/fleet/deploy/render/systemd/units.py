@@ -1,6 +1,7 @@
 """All files of a machine: units, launch files, templates for secrets, the gateway's declaration."""
 
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 from headrace.fleet.deploy.render.core.container_words import fetched_weights
 from headrace.fleet.deploy.render.core.devices import assign_gpus, machine_notes
@@ -22,6 +23,8 @@ from headrace.fleet.deploy.render.systemd.own_units import fetch_unit, gateway_u
 from headrace.fleet.deploy.render.systemd.unit_names import UnitNames
 
 UNIT_DIR = "etc/systemd/system"
+EXAMPLE = ".example"
+"""How a template for secrets ends."""
 
 
 def render_systemd(request: RenderRequest) -> Rendered:
@@ -50,11 +53,21 @@ def render_systemd(request: RenderRequest) -> Rendered:
 
 
 def _files(request: RenderRequest, engines: Engines, gateway: GatewayWorkload | None) -> Iterator[RenderedFile]:
+    """The target, which needs to know the others, first."""
+    names = UnitNames(namespace=request.declaration.deployment.namespace)
+    others = tuple(_others(request, names, engines, gateway))
+    order = [PurePosixPath(file.path).name for file in others if file.path.startswith(UNIT_DIR)]
+    has_secrets = any(file.path.endswith(EXAMPLE) for file in others)
+    yield _unit(names.target, target_unit(names, order, has_secrets=has_secrets))
+    yield from others
+
+
+def _others(
+    request: RenderRequest, names: UnitNames, engines: Engines, gateway: GatewayWorkload | None
+) -> Iterator[RenderedFile]:
     declaration = request.declaration
-    names = UnitNames(namespace=declaration.deployment.namespace)
     gpus = assign_gpus(engines.workloads)
     fetched = fetched_weights(engines.workloads)
-    yield _unit(names.target, target_unit(names))
     if fetched:
         yield _unit(names.fetch, fetch_unit(declaration, names, fetched))
     for workload in engines.workloads:
@@ -87,7 +100,7 @@ def _secrets(path: str, variables: dict[str, str]) -> RenderedFile:
     ]
     for name, variable in sorted(variables.items()):
         lines += [f"# the declaration's ${{env:{variable}}}", f"{name}="]
-    return RenderedFile(path=f"{path.lstrip('/')}.example", text="\n".join(lines) + "\n")
+    return RenderedFile(path=f"{path.lstrip('/')}{EXAMPLE}", text="\n".join(lines) + "\n")
 
 
 def _store_notes(request: RenderRequest) -> Iterator[RenderNote]:

@@ -57,6 +57,29 @@ def _project(folder: Path) -> dict[str, Any]:
     return yaml.safe_load(rendered.files[0].text)
 
 
+def test_its_head_says_how_services_are_replaced_one_after_the_other(tmp_path: Path) -> None:
+    """Images first, then service after service, each waited for; the loop stops at the first that is not healthy."""
+    _project(tmp_path)
+    request, _ = make_request(tmp_path / "headrace.yaml", environ={})
+    head = [line for line in render_compose(request).files[0].text.splitlines() if line.startswith("# ")]
+    loop = (
+        "for one in chat-0 postgres redis gateway; do docker compose up --detach --no-deps --wait $one || break; done"
+    )
+    assert f"# {loop}" in head
+    assert head.index("# docker compose pull --ignore-pull-failures") < head.index(f"# {loop}")
+
+
+def test_weights_are_fetched_with_the_callers_token_mirrors_and_proxy(tmp_path: Path) -> None:
+    """What is not set in the environment of compose stays empty, which is as if it were not there."""
+    path = tmp_path / "headrace.yaml"
+    source = "hf:acme/chat@0123456789abcdef0123456789abcdef01234567"
+    path.write_text(f"version: 1\nmodels: {{m: {{source: '{source}'}}}}\npools: {{p: {{model: m, engine: vllm}}}}\n")
+    request, _ = make_request(path, environ={})
+    fetch = yaml.safe_load(render_compose(request).files[0].text)["services"]["fetch-0"]
+    assert {"HF_TOKEN", "HF_ENDPOINT", "PIP_INDEX_URL", "HTTPS_PROXY"} <= set(fetch["environment"])
+    assert fetch["environment"]["HF_ENDPOINT"] == "${HF_ENDPOINT:-}"
+
+
 def _expanded(text: str) -> str:
     """What compose makes of a value without references of its own."""
     return text.replace("$$", "$")

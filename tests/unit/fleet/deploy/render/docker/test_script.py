@@ -14,9 +14,16 @@ from headrace.fleet.deploy.render.request import make_request
 
 RECORDER = """\
 #!/bin/sh
-case "$1 $2" in
-  "container inspect") case "$RUNNING" in *"$3"*) exit 0;; *) exit 1;; esac;;
-  "network inspect") exit 1;;
+case "$1 $2 $3" in
+  "container inspect --format") case " $SICK " in *" $5 "*) echo "unhealthy 0";; *) echo "healthy 0";; esac; exit;;
+  "container inspect "*) [ -e "$CONTAINERS/$3" ]; exit;;
+  "network inspect "*|"image inspect "*) exit 1;;
+  "rename "*) mv "$CONTAINERS/$2" "$CONTAINERS/$3";;
+  "rm --force "*) rm "$CONTAINERS/$3";;
+  "rm "*) rm "$CONTAINERS/$2";;
+  "pull "*) [ "$3" != "$MISSING" ] || exit 1;;
+  "logs "*) echo "out of memory";;
+  "run --detach "*) echo fresh > "$CONTAINERS/$5";;
 esac
 { printf '%s\\036' "$@"; printf '%s\\035' "${HF_TOKEN-}"; } >> "$RECORD"
 """
@@ -58,17 +65,26 @@ def script(tmp_path: Path) -> Path:
     return tmp_path / "run.sh"
 
 
-def _run(script: Path, *, running: str = "", **environ: str) -> tuple[int, list[list[str]], list[str], str]:
+def _run(script: Path, *running: str, **environ: str) -> tuple[int, list[list[str]], list[str], str]:
     folder = script.parent
     (folder / "bin").mkdir(exist_ok=True)
     docker, record = folder / "bin" / "docker", folder / "record"
     docker.write_text(RECORDER)
     docker.chmod(0o755)
     record.write_text("")
+    (folder / "bin" / "sleep").write_text("#!/bin/sh\n")
+    (folder / "bin" / "sleep").chmod(0o755)
+    containers = folder / "containers"
+    shutil.rmtree(containers, ignore_errors=True)
+    containers.mkdir()
+    for name in running:
+        (containers / name).write_text("old\n")
     env = {
         "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
         "RECORD": str(record),
-        "RUNNING": running,
+        "CONTAINERS": str(containers),
+        "SICK": "",
+        "MISSING": "",
         "HEADRACE_FILES": str(folder / "files"),
         **environ,
     }
@@ -115,7 +131,7 @@ def test_replicas_get_devices_of_their_own(script: Path) -> None:
 def test_files_are_written_as_declared_and_mounted_read_only(script: Path) -> None:
     """The template that the command names is there, byte for byte, whatever it holds."""
     _, said, _, _ = _run(script, **SECRETS)
-    template = script.parent / "files" / "launch" / "chat" / "chat_template.jinja"
+    [template] = (script.parent / "files" / "launch" / "chat").glob("*/chat_template.jinja")
     assert template.read_text() == NASTY + "\n"
     engine = next(words for words in said if "llm-chat-0" in words)
     assert f"{template}:/etc/headrace/launch/chat/chat_template.jinja:ro" in engine
@@ -125,7 +141,8 @@ def test_files_are_written_as_declared_and_mounted_read_only(script: Path) -> No
 def test_the_gateway_knows_the_engines_and_no_secret(script: Path) -> None:
     """The gateway's declaration has each replica as an endpoint, and the database by reference."""
     _run(script, **SECRETS)
-    text = (script.parent / "files" / "headrace.yaml").read_text()
+    [path] = (script.parent / "files" / "gateway").glob("*/headrace.yaml")
+    text = path.read_text()
     tree = yaml.safe_load(text)
     assert tree["pools"]["chat"]["endpoints"] == ["http://chat-0:30000", "http://chat-1:30000"]
     assert tree["ledger"]["database"] == (
@@ -134,13 +151,67 @@ def test_the_gateway_knows_the_engines_and_no_secret(script: Path) -> None:
     assert "secret" not in text
 
 
-def test_what_runs_drains_before_it_is_replaced(script: Path) -> None:
-    """A container of the same name is stopped within its drain bound, removed, and only then started anew."""
-    _, said, _, _ = _run(script, running="llm-chat-0", **SECRETS)
-    steps = [words[:2] + words[-1:] for words in said if "llm-chat-0" in words and words[0] in ("stop", "rm")]
-    assert steps == [["stop", "-t", "llm-chat-0"], ["rm", "llm-chat-0", "llm-chat-0"]]
-    stop = next(words for words in said if words[0] == "stop")
-    assert stop == ["stop", "-t", "20", "llm-chat-0"]
+def _steps(said: list[list[str]], *verbs: str) -> list[str]:
+    """Which container was stopped, started or removed, in this order."""
+    return [f"{words[0]} {words[4] if words[0] == 'run' else words[-1]}" for words in said if words[0] in verbs]
+
+
+def _containers(script: Path) -> dict[str, str]:
+    return {path.name: path.read_text().strip() for path in sorted((script.parent / "containers").iterdir())}
+
+
+def test_replicas_are_replaced_one_after_the_other(script: Path) -> None:
+    """Each drains first; the next one is touched only when the successor is healthy, and then the old one is gone."""
+    code, said, _, _ = _run(script, "llm-chat-0", "llm-chat-1", **SECRETS)
+    assert code == 0
+    assert [word for word in _steps(said, "stop", "run", "rm") if "chat" in word] == [
+        *("stop llm-chat-0", "run llm-chat-0", "rm llm-chat-0-before"),
+        *("stop llm-chat-1", "run llm-chat-1", "rm llm-chat-1-before"),
+    ]
+    assert next(words for words in said if words[0] == "stop") == ["stop", "-t", "20", "llm-chat-0"]
+    fresh = dict.fromkeys(("llm-chat-0", "llm-chat-1", "llm-gateway", "llm-postgres"), "fresh")
+    assert _containers(script) == fresh
+
+
+def test_a_replica_that_does_not_become_healthy_is_taken_back(script: Path) -> None:
+    """The one before it runs again, the others were not touched, and its last words are shown."""
+    code, said, _, error = _run(script, "llm-chat-0", "llm-chat-1", "llm-gateway", SICK="llm-chat-0", **SECRETS)
+    assert code == 1
+    assert "llm-chat-0 does not become healthy" in error
+    assert "out of memory" in error
+    assert said[-1] == ["start", "llm-chat-0"]
+    assert _steps(said, "stop") == ["stop llm-chat-0"]
+    old = dict.fromkeys(("llm-chat-0", "llm-chat-1", "llm-gateway"), "old")
+    assert _containers(script) == {**old, "llm-postgres": "fresh"}
+
+
+def test_a_fresh_replica_that_does_not_become_healthy_is_said_and_left(script: Path) -> None:
+    """There is nothing to take back; all others were started, and the script fails."""
+    code, said, _, error = _run(script, SICK="llm-chat-0", **SECRETS)
+    assert code == 1
+    assert "llm-chat-0 does not become healthy" in error
+    assert _steps(said, "stop", "rm", "start") == []
+    assert _containers(script)["llm-gateway"] == "fresh"
+
+
+def test_images_are_there_before_anything_is_stopped(script: Path) -> None:
+    """An image that can neither be pulled nor found ends the script while everything still runs."""
+    code, said, _, error = _run(script, "llm-chat-0", MISSING="postgres:18.1", **SECRETS)
+    assert code == 1
+    assert "postgres:18.1" in error
+    assert {words[0] for words in said} == {"pull"}
+    code, said, _, _ = _run(script, "llm-chat-0", **SECRETS)
+    verbs = [words[0] for words in said]
+    assert verbs.index("stop") > max(at for at, verb in enumerate(verbs) if verb == "pull")
+
+
+def test_a_run_that_was_cut_short_is_taken_up(script: Path) -> None:
+    """What it left unproven is not what a later failure goes back to."""
+    code, _, _, _ = _run(script, "llm-chat-0", "llm-chat-0-before", SICK="llm-chat-0", **SECRETS)
+    assert code == 1
+    assert _containers(script)["llm-chat-0"] == "old"
+    assert _run(script, "llm-chat-0", "llm-chat-0-before", **SECRETS)[0] == 0
+    assert "llm-chat-0-before" not in _containers(script)
 
 
 def test_services_that_must_be_there_start_first(script: Path) -> None:
@@ -156,7 +227,7 @@ def test_docker_itself_knows_every_option(script: Path) -> None:
     if client is None:
         assert "CI" not in os.environ, "install the docker client: the script's options were not checked"
         pytest.skip("no docker client here: the script's options are not checked")
-    _, said, _, _ = _run(script, running="llm-chat-0", **SECRETS)
+    _, said, _, _ = _run(script, "llm-chat-0", SICK="llm-chat-0", **SECRETS)
     nowhere = {**os.environ, "DOCKER_HOST": f"unix://{script.parent}/no.sock"}
     for words in said:
         done = subprocess.run([client, *words], env=nowhere, capture_output=True, text=True, check=False)

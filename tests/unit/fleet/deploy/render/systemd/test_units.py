@@ -47,6 +47,31 @@ deployment:
 """
 
 
+def target_of(folder: Path, text: str) -> str:
+    path = folder / "headrace.yaml"
+    path.write_text(text)
+    request, _ = make_request(path, environ={})
+    return next(file.text for file in render_systemd(request).files if file.path.endswith(".target"))
+
+
+def test_the_target_speaks_of_secrets_only_where_there_are_some(tmp_path: Path) -> None:
+    """Nobody looks for a template that was not rendered."""
+    pool = "pools: {small: {model: small, runtime: {command: [/bin/true]}%s}}\n"
+    start = "version: 1\nmodels: {small: {source: 'file:/srv/small.gguf'}}\n"
+    assert "env.example" not in target_of(tmp_path, start + pool % "")
+    secret = ", engine: vllm, port: 30000"
+    secret = pool.replace("command: [/bin/true]", "command: [/bin/true], env: {A: '${env:A}'}") % secret
+    assert "env.example" in target_of(tmp_path, start + secret)
+
+
+def test_the_target_says_how_units_are_replaced_one_after_the_other(rendered: Rendered) -> None:
+    """Weights, each replica, the gateway; it stops at the first that does not come up."""
+    text = next(file.text for file in rendered.files if file.path.endswith(".target"))
+    [line] = [line for line in text.splitlines() if "for one in" in line]
+    units = "llm-models.service llm-chat-0.service llm-chat-1.service llm-small-0.service llm-gateway.service"
+    assert f"for one in {units}; do systemctl restart $one || break; done" in line
+
+
 @pytest.fixture
 def rendered(tmp_path: Path) -> Rendered:
     """A declaration full of what systemd would take for its own."""

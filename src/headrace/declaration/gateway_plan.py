@@ -6,6 +6,7 @@ socket as JSON and never touches a disk, since it holds resolved secrets.
 
 import msgspec
 
+from headrace.declaration.handover_plan import HandoverPlan, compile_handover
 from headrace.declaration.identity_plan import IdentityPlan, compile_identity
 from headrace.declaration.model import Declaration, Pool
 from headrace.declaration.queue_plan import QueuePlan, compile_queue_plan
@@ -82,6 +83,8 @@ class PoolPlan(msgspec.Struct, frozen=True, kw_only=True):
     resume_stall_s: float | None = None
     hedge: HedgePlan | None = None
     """None: not hedged."""
+    handover: HandoverPlan | None = None
+    """None: its engines do prefill and decode, and hand nothing over."""
     queue: QueuePlan = QueuePlan()
     accepts: AcceptsPlan | None = None
     """None: everything."""
@@ -162,7 +165,10 @@ def compile_gateway_plan(
         revision=revision,
         limits=msgspec.convert(gateway.limits.model_dump(), LimitsPlan),
         models=tuple(declaration.models),
-        pools=tuple(_pool_plan(name, pool, endpoints.get(name, ())) for name, pool in declaration.pools.items()),
+        pools=tuple(
+            _pool_plan(name, pool, endpoints.get(name, ()), compile_handover(pool, declaration.models.get(pool.model)))
+            for name, pool in declaration.pools.items()
+        ),
         tenancy=compile_tenancy_plan(declaration),
         tls_certificate=gateway.tls.certificate if gateway.tls else None,
         tls_key=gateway.tls.key if gateway.tls else None,
@@ -194,7 +200,9 @@ def compile_gateway_plan(
     )
 
 
-def _pool_plan(name: str, pool: Pool, endpoints: tuple[EndpointAddress, ...]) -> PoolPlan:
+def _pool_plan(
+    name: str, pool: Pool, endpoints: tuple[EndpointAddress, ...], handover: HandoverPlan | None
+) -> PoolPlan:
     return PoolPlan(
         name=name,
         model=pool.model,
@@ -224,6 +232,7 @@ def _pool_plan(name: str, pool: Pool, endpoints: tuple[EndpointAddress, ...]) ->
         is_resumed=pool.resume.enabled,
         resume_stall_s=pool.resume.stall_s,
         hedge=_hedge_plan(pool),
+        handover=handover,
         queue=compile_queue_plan(pool),
         accepts=compile_accepts(pool),
         region=pool.region,

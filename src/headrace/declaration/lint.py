@@ -11,6 +11,7 @@ from headrace.declaration.addresses import is_loopback, parse_endpoint_url, pars
 from headrace.declaration.engine_options import EngineOptions
 from headrace.declaration.finding import Finding, error, warning
 from headrace.declaration.lint_callers import lint_callers
+from headrace.declaration.lint_handover import lint_handover
 from headrace.declaration.lint_identity import lint_identity
 from headrace.declaration.lint_routing import lint_routing
 from headrace.declaration.model import Declaration, Model, Pool
@@ -50,6 +51,7 @@ def lint(
     yield from lint_callers(declaration, names)
     yield from lint_identity(declaration)
     yield from lint_routing(declaration)
+    yield from lint_handover(declaration)
     yield from _ledger(declaration)
 
 
@@ -157,13 +159,6 @@ def _pool(name: str, pool: Pool, model: Model | None, names: frozenset[str], mac
     if draft is not None and draft not in names:
         yield error((*path, "speculative", "model"), "there is no such model", did_you_mean(draft, names))
     yield from _files((*path, "tls"), pool.tls.certificate, pool.tls.key, pool.tls.ca, machine)
-    disaggregation = pool.options.disaggregation
-    if disaggregation is not None and disaggregation.role != "both":
-        yield warning(
-            (*path, "disaggregation", "role"),
-            f"is {disaggregation.role}, but the gateway does not lead requests from prefill to decode yet",
-            "It takes the pool for an ordinary one; a router that does can stand before the engines: docs/limits.md.",
-        )
     if pool.is_remote:
         yield from _remote_pool(path, pool)
     else:

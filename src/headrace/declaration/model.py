@@ -10,6 +10,7 @@ from pydantic import Field, field_serializer, model_validator
 from headrace.declaration.batch_section import Batch
 from headrace.declaration.deployment_sections import Container, Deployment, Placement
 from headrace.declaration.engine_options import EngineOptions
+from headrace.declaration.handover_section import Handover
 from headrace.declaration.identity_section import IdentitySection
 from headrace.declaration.kubernetes_sections import KubernetesPool
 from headrace.declaration.limits import GatewayLimits
@@ -278,6 +279,7 @@ class Pool(EngineOptions):
     queue: Queue = Field(default=Queue(), description="How requests wait for it in the gateway.")
     accepts: Accepts = Field(default=Accepts(), description="Which requests it takes.")
     resume: PoolResume = Field(default=PoolResume(), description="Streams of this pool that outlive an engine.")
+    handover: Handover = Field(default=Handover(), description="Requests that prefill engines begin, and others answer.")
     hedge: Hedge = Field(default=Hedge(), description="A second attempt when the first token is late.")
     container: Container = Field(default=Container(), description="Of each replica, for `headrace render`.")
     placement: Placement = Field(default=Placement(), description="Nodes and replicas, for `headrace render`.")

@@ -8,11 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from headrace.declaration.finding import Finding
+from headrace.declaration.handover_plan import compile_handover
 from headrace.declaration.model import Declaration, Model, Pool
 from headrace.declaration.model_source import FileSource, HuggingFaceSource, PypiSource, parse_source
 from headrace.declaration.problem import KeyPath, Severity
 from headrace.domain.endpoint import EngineKind
 from headrace.engines.contract import OptionProblem, ReplicaSpec
+from headrace.engines.handover import find_handover_words
+from headrace.engines.kv_shape import KvShape, declared_shape, find_mismatch
 from headrace.engines.names import explain
 from headrace.engines.registry import DRIVERS, driver_for
 
@@ -41,6 +44,7 @@ def lint_engines(declaration: Declaration) -> Iterator[Finding]:
             yield _finding(pool, ("pools", name), problem)
         yield from _source_form(pool, model)
         yield from _devices(("pools", name), pool)
+    yield from _handovers(declaration)
 
 
 def engines_with(option: str) -> tuple[str, ...]:
@@ -86,6 +90,32 @@ def stand_in_spec(name: str, pool: Pool, model: Model) -> ReplicaSpec:
         trust_remote_code=form.trust_remote_code,
         weight_bytes=form.weight_bytes or 1,  # what the files have is known once they are here
     )
+
+
+def _handovers(declaration: Declaration) -> Iterator[Finding]:
+    """Refuse prefill pools whose KV no decode pool of the model can take."""
+    shapes: dict[str, tuple[str, str, KvShape]] = {}
+    for name, pool in declaration.pools.items():
+        plan = compile_handover(pool, declaration.models.get(pool.model))
+        if plan is not None:
+            shapes[name] = (pool.model, plan.role, declared_shape(plan, pool.engine, pool.model))
+    for name, (model, role, shape) in shapes.items():
+        words = find_handover_words(shape.engine)
+        takers = [
+            (taker, taken)
+            for taker, (other, others_role, taken) in shapes.items()
+            if other == model and taker != name and others_role != "prefill"
+        ]
+        if role == "decode" or not takers or words is None:
+            continue
+        whys = [f"{taker}: {find_mismatch(shape, taken, words.tensor_rule)}" for taker, taken in takers]
+        if not any(why.endswith(": None") for why in whys):
+            yield Finding(
+                path=("pools", name, "disaggregation"),
+                severity=Severity.ERROR,
+                message=f"kv_layout_mismatch: no pool can take its KV ({'; '.join(whys)})",
+                hint="Give prefill and decode pools of a model the same engine, model, parallel and memory.kv_dtype.",
+            )
 
 
 def _no_isolation(pool: Pool) -> OptionProblem:

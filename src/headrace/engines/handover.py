@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib import import_module
 from types import MappingProxyType
-from typing import Protocol, cast
+from typing import Protocol, cast, runtime_checkable
 
 import msgspec
 
@@ -64,11 +64,17 @@ class WholeAnswer:
     """The prefill answer is all that there is to say: nothing is left to decode."""
 
 
+@runtime_checkable
 class TicketWords(Protocol):
     """Engines that compute the prompt first, and tell in their answer where its KV is."""
 
     @property
     def tensor_rule(self) -> TensorRule: ...
+
+    @property
+    def serves_whole(self) -> bool:
+        """Whether an engine with a role also answers requests alone."""
+        ...
 
     def prefill(self, attempt_id: str, api: ApiDialect) -> LegRequest:
         """Return the prefill leg. `attempt_id` was never used before."""
@@ -79,11 +85,15 @@ class TicketWords(Protocol):
         ...
 
 
+@runtime_checkable
 class RoomWords(Protocol):
     """Engines whose two legs are sent at once, and meet in a room."""
 
     @property
     def tensor_rule(self) -> TensorRule: ...
+
+    @property
+    def serves_whole(self) -> bool: ...
 
     def leg(self, attempt_id: str, *, room: int, host: str, port: int) -> LegRequest:
         """Return what both legs are sent. `host` and `port` are those of the prefill engine's meeting place."""
@@ -98,11 +108,15 @@ class RoomWords(Protocol):
         ...
 
 
+@runtime_checkable
 class SlotWords(Protocol):
     """Engines that save a slot's KV as a file, and restore it from there."""
 
     @property
     def tensor_rule(self) -> TensorRule: ...
+
+    @property
+    def serves_whole(self) -> bool: ...
 
     def pin(self, slot: int) -> LegRequest:
         """Return the changes that every request to such an engine needs: one without could take a saved slot."""

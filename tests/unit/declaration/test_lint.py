@@ -218,12 +218,3 @@ def test_declared_ports_do_not_meet(problems) -> None:
         ("error", "pools.b.port", "needs port 8002, which pools.a.port has"),
         ("error", "pools.c.port", "needs port 7070, which gateway.listen has"),
     ]
-
-
-@pytest.mark.parametrize(("role", "is_told"), [("prefill", True), ("decode", True), ("both", False)])
-def test_roles_that_the_gateway_does_not_pair(problems, role: str, is_told: bool) -> None:
-    """Whoever declares prefill and decode apart is told that the gateway serves each pool whole."""
-    pool = f"{{model: m, engine: vllm, disaggregation: {{role: {role}}}, endpoints: ['http://127.0.0.1:9']}}"
-    found = summary(problems(f"version: 1\nmodels: {{m: {{}}}}\npools: {{p: {pool}}}\n"))
-    message = f"is {role}, but the gateway does not lead requests from prefill to decode yet"
-    assert (("warning", "pools.p.disaggregation.role", message) in found) == is_told

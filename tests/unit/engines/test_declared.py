@@ -126,3 +126,24 @@ def test_every_engine_that_is_started_has_options():
     """Only servers of OpenAI's API have none."""
     for kind in EngineKind:
         assert (kind.value in engines_with("runtime.command")) == (kind is not EngineKind.OPENAI)
+
+
+@pytest.mark.parametrize(
+    ("prefill", "decode", "words"),
+    [
+        ("parallel: {tensor: 2}", "parallel: {tensor: 4}", None),
+        ("parallel: {tensor: 2}", "parallel: {tensor: 3}", "needs one to divide the other"),
+        ("memory: {kv_dtype: fp8_e4m3}", "memory: {kv_dtype: bf16}", "kv_dtype is fp8_e4m3 at prefill and bf16"),
+        ("parallel: {pipeline: 2}", "parallel: {pipeline: 1}", "pipeline is 2 at prefill and 1 at decode"),
+    ],
+)
+def test_pools_whose_kv_does_not_fit_are_refused(prefill: str, decode: str, words: str | None):
+    """Prefill and decode of different layouts would hand over nothing, or nonsense: the start is refused."""
+    role = "engine: vllm, runtime: {env: {CUDA_VISIBLE_DEVICES: '0'}}, disaggregation: {role: "
+    found = [
+        problem
+        for problem in problems(f"{role}prefill}}, {prefill}}}\n  d: {{model: m, {role}decode}}, {decode}")
+        if "kv_layout_mismatch" in problem.message
+    ]
+    assert [problem.key for problem in found] == ([] if words is None else ["pools.p.disaggregation"])
+    assert all(str(words) in problem.message for problem in found)

@@ -26,6 +26,8 @@ class _Restored(msgspec.Struct):
 class LlamacppHandover:
     """See `handover.SlotWords`."""
 
+    serves_whole = True
+    """Any server restores and saves."""
     tensor_rule = TensorRule.EQUAL
 
     def pin(self, slot: int) -> LegRequest:

@@ -114,7 +114,8 @@ ROWS = (
     value("models.chat_template", "--chat-template", lambda spec: spec.chat_template),
 )
 
-OPTIONS = frozenset(row.option for row in ROWS) | {"kv_offload.host_bytes", "runtime.command"}
+OPTIONS = frozenset(row.option for row in ROWS) | {"kv_offload.host_bytes", "runtime.command", "disaggregation.role"}
+"""Of its role nothing is said to the engine: any server saves and restores slots."""
 EMITTED = emitted(ROWS, SOURCE)
 
 NATIVE_ONLY = ("memory.kv_dtype", "prefix_cache.enabled", "runtime.device")

@@ -6,6 +6,8 @@ from headrace.engines.handover import LegRequest, TensorRule
 class SglangHandover:
     """See `handover.RoomWords`."""
 
+    serves_whole = False
+    """Neither half answers a request without a room."""
     tensor_rule = TensorRule.EQUAL
     """Stricter than SGLang may be: nothing else was run."""
 

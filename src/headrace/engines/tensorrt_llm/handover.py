@@ -28,6 +28,8 @@ class _Answer(msgspec.Struct):
 class TensorrtLlmHandover:
     """See `handover.TicketWords`."""
 
+    serves_whole = True
+    """Without `disaggregated_params` a request is an ordinary one. Never run."""
     tensor_rule = TensorRule.EQUAL
     """Stricter than TensorRT-LLM may be: nothing was run."""
 

@@ -38,6 +38,8 @@ class _Answer(msgspec.Struct):
 class VllmHandover:
     """See `handover.TicketWords`."""
 
+    serves_whole = True
+    """Source: vLLM 0.33.0, the NixlConnector guide: which engine does what is decided request by request."""
     tensor_rule = TensorRule.ONE_DIVIDES_OTHER
     """Source: vLLM's compatibility matrix of the NIXL connector (dense and MoE models)."""
 

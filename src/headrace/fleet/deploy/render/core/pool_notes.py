@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from headrace.catalog.images import known_versions
 from headrace.declaration.model import Declaration, Pool
+from headrace.domain.endpoint import EngineKind
 from headrace.engines.declared import say_problem
 from headrace.engines.registry import driver_for
 from headrace.fleet.deploy.render.core.engine_workloads import (
@@ -36,6 +37,12 @@ def pool_notes(declaration: Declaration, plan: PoolPlan, site: Site) -> Iterator
     yield from weights_notes(declaration, name)
     yield from node_notes(name, pool, plan.gpus)
     yield from _secret_notes(name, pool)
+    if pool.engine is EngineKind.LLAMACPP and pool.options.disaggregation is not None:
+        yield RenderNote(
+            severity=Severity.ERROR,
+            key=f"pools.{name}.disaggregation",
+            message="is not rendered for llama.cpp: its replicas share a folder, not a network",
+        )
     if site.is_container:
         yield from _image_notes(plan)
     elif plan.pool.options.runtime.python is None and not plan.pool.options.runtime.command:

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from headrace.declaration.model import Declaration
-from headrace.domain.endpoint import EngineKind
 from headrace.fleet.deploy.render.core.engine_workloads import REFERENCE
 from headrace.fleet.deploy.render.core.model import RenderNote, Severity, Workload
 from headrace.fleet.deploy.render.core.object_names import name_notes, object_name
@@ -90,10 +89,6 @@ def workload_notes(cluster: Cluster, workload: Workload) -> Iterator[RenderNote]
         if one.relative_path is None:
             place = f"local/{one.path.name} on the model volume"
             yield _warning(f"models.{one.model}.source", f"is a file of this machine: put it at {place}")
-    if workload.engine is EngineKind.LLAMACPP and workload.role is not None:
-        yield _error(
-            f"{key}.disaggregation", "is not rendered for llama.cpp: its replicas share a folder, not a network"
-        )
 
 
 def _several_nodes_notes(cluster: Cluster, workload: Workload) -> Iterator[RenderNote]:

@@ -72,6 +72,7 @@ class _Path:
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
+        principal = NOBODY
         try:
             route = _get_route(self.by_method, request)
             principal = await self._identify(route, request)
@@ -80,7 +81,7 @@ class _Path:
         except RequestError as error:
             return answer_error(error)
         except OperatorError as error:
-            return answer_error(_translate(error))
+            return answer_error(_translate(error, request.url.path, principal))
         except Exception as error:  # noqa: BLE001 # the boundary of one control request
             return answer_error(_report_bug(error, request.url.path))
 
@@ -92,9 +93,13 @@ class _Path:
         return await self.context.gate.identify(request.headers.get("authorization"))
 
 
-def _translate(error: OperatorError) -> RequestError:
-    """Put what an operator can mend into the one error table's words."""
+def _translate(error: OperatorError, path: str, principal: Principal) -> RequestError:
+    """Put what an operator can mend into the one error table's words; where the database is, only some are told."""
     if isinstance(error, DatabaseError):
+        if principal is NOBODY or principal.grant.tenant is not None:
+            _log.warning("database_unavailable", path=hide_secrets(path), reason=str(error))
+            said = "the database cannot be used at the moment; the reason is in headrace's log"
+            return RequestError(ErrorCode.DATABASE_UNAVAILABLE, said)
         return RequestError(ErrorCode.DATABASE_UNAVAILABLE, str(error))
     if isinstance(error, ManagedByFileError):
         return RequestError(ErrorCode.CONFLICT, str(error), figures={"line": error.line} if error.line else None)

@@ -33,4 +33,10 @@ class ControlContext:
     @property
     def governor(self) -> Governor:
         """The rules for organisations and tenants, by the declaration in force."""
-        return Governor(loaded=self.operations.loaded(), entries=self.entries, keys=self.keys, clock=self.clock)
+        return Governor(
+            loaded=self.operations.loaded(),
+            entries=self.entries,
+            keys=self.keys,
+            clock=self.clock,
+            shows_folder=self.tenant is None,
+        )

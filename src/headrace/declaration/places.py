@@ -7,10 +7,14 @@ from headrace.declaration.yaml_tree import Mapping, YamlSyntaxError, read_tree
 
 
 class Places:
-    """The lines of one declaration's file, as it is now; read at the first question."""
+    """The lines of one declaration's file, as it is now; read at the first question.
 
-    def __init__(self, loaded: Loaded) -> None:
+    `shows_folder`: where the file lies is said too; not to somebody who has no business on this machine.
+    """
+
+    def __init__(self, loaded: Loaded, *, shows_folder: bool = True) -> None:
         self._loaded = loaded
+        self._shows_folder = shows_folder
         self._tree: Located | None = None
         self._is_read = False
 
@@ -22,7 +26,8 @@ class Places:
 
     def show(self, path: KeyPath) -> str:
         """`/etc/headrace.yaml:12`."""
-        name = str(self._loaded.path) if self._loaded.path is not None else BUILTIN_NAME
+        file = self._loaded.path
+        name = BUILTIN_NAME if file is None else str(file) if self._shows_folder else file.name
         line = self.find_line(path)
         return f"{name}:{line}" if line else name
 

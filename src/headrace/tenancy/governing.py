@@ -96,6 +96,8 @@ class Governor:
     entries: EntryStore
     keys: KeyStore
     clock: Clock
+    shows_folder: bool = True
+    """Whoever asks may know where on this machine the file lies, not only its name and line."""
 
     # --- look
 
@@ -109,7 +111,7 @@ class Governor:
         merged = merge(self.loaded.declaration, overlay)
         active = self._active_keys() if kind is EntryKind.TENANT else Counter[str]()
         names = [name for name in sections_of(merged, kind) if only is None or name == only]
-        places = Places(self.loaded)
+        places = self._places()
         views = [self._view(kind, name, merged, overlay, active[name], places) for name in names]
         left_over = [name for name in sorted(active) if name not in merged.tenants and only in (None, name)]
         return (*views, *(_view_left_over(name, active[name]) for name in left_over))
@@ -120,7 +122,7 @@ class Governor:
         merged = merge(self.loaded.declaration, overlay)
         self._get_section(merged, kind, name)
         active = self._active_keys()[name] if kind is EntryKind.TENANT else 0
-        return self._view(kind, name, merged, overlay, active, Places(self.loaded))
+        return self._view(kind, name, merged, overlay, active, self._places())
 
     # --- change
 
@@ -215,6 +217,9 @@ class Governor:
 
     # --- inside
 
+    def _places(self) -> Places:
+        return Places(self.loaded, shows_folder=self.shows_folder)
+
     def _check(
         self, kind: EntryKind, name: str, body: Mapping[str, Any], overlay: TenancyOverlay
     ) -> tuple[Organisation | TenantSection, tuple[str, ...]]:
@@ -266,13 +271,13 @@ class Governor:
         return next(entry for entry in overlay.entries if (entry.kind, entry.name) == (kind, name))
 
     def _file_owns(self, what: str, path: KeyPath) -> ManagedByFileError:
-        places = Places(self.loaded)
+        places = self._places()
         return ManagedByFileError(what, places.show(path), places.find_line(path))
 
     def _whereabouts(self, kind: EntryKind, name: str) -> str:
         if name not in sections_of(self.loaded.declaration, kind):
             return ""
-        return f", in {Places(self.loaded).show((kind.section, name))}"
+        return f", in {self._places().show((kind.section, name))}"
 
     def _refuse_needed(self, kind: EntryKind, name: str, merged: Declaration) -> None:
         if kind is not EntryKind.ORGANISATION:

@@ -211,3 +211,35 @@ async def test_limits_of_a_tenant_that_does_not_exist_are_not_shown_as_none(api,
     assert answer.status_code == 404
     assert 'there is no tenant "taem-a". Did you mean "team-a"?' in answer.json()["error"]["message"]
     assert (await api.local.get(f"/api/v1/{path}?tenant={MINE}")).status_code == 200
+
+
+async def test_a_scoped_role_does_not_learn_where_files_lie(api, people):
+    """No answer and no refusal names a folder of the machine; the name of the file and the line stay."""
+    headers = people.headers[Role.OWNER, True]
+    folder = str(api.operations.config.parent)
+    answers = [
+        await api.tcp.request(route.method, path_of(route, people.my_key), headers=headers, json=BODIES.get(route.path))
+        for route in GUARDED
+    ]
+    refused = await api.tcp.post(f"/api/v1/tenants/{MINE}/resume", headers=headers, json={"project": "no"})
+    shown = await api.tcp.get(f"/api/v1/tenants/{MINE}", headers=headers)
+    for answer in (*answers, refused, shown):
+        assert folder not in answer.text
+    name = api.operations.config.name
+    assert shown.json()["data"]["place"] == f"{name}:6"
+    whole = await api.tcp.get(f"/api/v1/tenants/{MINE}", headers=people.headers[Role.OWNER, False])
+    assert whole.json()["data"]["place"] == f"{api.operations.config}:6"
+
+
+async def test_where_the_database_is_is_told_to_global_roles_alone(api, people):
+    """Whoever is scoped, or nobody yet, learns that it is away, and not its path or address."""
+    scoped, whole = people.headers[Role.VIEWER, True], people.headers[Role.VIEWER, False]
+    for headers in (scoped, whole):
+        assert (await api.tcp.get("/api/v1/keys", headers=headers)).status_code == 200
+    api.database.close()
+    api.database_path.rename(api.database_path.with_suffix(".away"))
+    lost = await api.tcp.get("/api/v1/keys", headers=scoped)
+    assert lost.status_code == 503
+    assert str(api.database_path) not in lost.text
+    seen = await api.tcp.get("/api/v1/keys", headers=whole)
+    assert (seen.status_code, str(api.database_path) in seen.text) == (503, True)

@@ -16,7 +16,7 @@ from headrace.declaration.routing_plan import compile_model_routing
 from headrace.domain.request import RequestClass
 from headrace.gateway.routing.core.candidate import Candidate, PoolSpeed
 from headrace.gateway.routing.core.chain import PromptChain, chain_of, seed_of
-from headrace.gateway.routing.core.decision import Ask, decide, fleet_of
+from headrace.gateway.routing.core.decision import Ask, fleet_of, pick
 from headrace.gateway.routing.core.prefix_index import PrefixIndex
 from headrace.gateway.routing.plugins import make_policy
 
@@ -105,10 +105,9 @@ class Fleet:
     def serve(self, chain: PromptChain) -> None:
         """All that one request costs: pick, claim, first token, end."""
         ask = self.ask(chain)
-        decision = decide(ask, self.candidates, POLICY, self.index, fleet=self.fleet)
-        candidate, now_mono_s = decision.picked, ask.now_mono_s
+        candidate, now_mono_s = pick(ask, self.candidates, POLICY, self.index, self.fleet), ask.now_mono_s
         claim = candidate.claim(
-            self.index, chain, input_tokens=self.tokens, held_tokens=decision.held_tokens, now_mono_s=now_mono_s
+            self.index, chain, input_tokens=self.tokens, held_tokens=ask.held_tokens, now_mono_s=now_mono_s
         )
         candidate.first_token(claim, now_mono_s + 0.1)
         candidate.end(
@@ -117,7 +116,7 @@ class Fleet:
             now_mono_s + 1.0,
             is_answered=True,
             input_tokens=int(self.tokens),
-            cached_tokens=int(decision.held_tokens),
+            cached_tokens=int(ask.held_tokens),
             output_tokens=200,
             size_per_token=4.0,
         )
@@ -126,7 +125,7 @@ class Fleet:
         gc.collect()
         gc.freeze()
         picks = _timed(
-            lambda: decide(self.ask(self.next_chain()), self.candidates, POLICY, self.index, fleet=self.fleet),
+            lambda: pick(self.ask(self.next_chain()), self.candidates, POLICY, self.index, self.fleet),
             rounds=CONVERSATIONS,
         )
         whole = _timed(lambda: self.serve(self.next_chain()), rounds=CONVERSATIONS)

@@ -12,7 +12,7 @@ from headrace.declaration.routing_section import Routing
 from headrace.domain.request import RequestClass
 from headrace.gateway.routing.core.candidate import Candidate, Claim, PoolSpeed
 from headrace.gateway.routing.core.chain import PromptChain
-from headrace.gateway.routing.core.decision import Ask, Fleet, Policy, decide, fleet_of
+from headrace.gateway.routing.core.decision import Ask, Fleet, Policy, fleet_of, pick
 from headrace.gateway.routing.core.prefix_index import PrefixIndex
 from headrace.gateway.routing.plugins import make_policy
 from headrace.rehearsal.routing_trace import TRACE_BLOCK_TOKENS, TracedRequest
@@ -73,15 +73,15 @@ class FleetOfCandidates:
             turn=self._turn,
             now_mono_s=now_s,
         )
-        decision = decide(ask, self.candidates, self.policy, self.index, fleet=self._fleet)
-        self._claims[request.request_id] = decision.picked.claim(
+        picked = pick(ask, self.candidates, self.policy, self.index, self._fleet)
+        self._claims[request.request_id] = picked.claim(
             self.index,
             chain,
             input_tokens=float(request.input_tokens),
-            held_tokens=decision.held_tokens,
+            held_tokens=ask.held_tokens,
             now_mono_s=now_s,
         )
-        return self._places[decision.picked.bit]
+        return self._places[picked.bit]
 
     def first_token_comes(self, record: RequestRecord) -> None:
         assert record.first_token_at_s is not None

@@ -16,7 +16,7 @@ from headrace.domain.usage import TokenUsage
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.routing.core.candidate import Candidate, Claim, PoolSpeed
 from headrace.gateway.routing.core.chain import EDGES, PromptChain, chain_of, seed_of
-from headrace.gateway.routing.core.decision import Ask, Decision, Fleet, Policy, decide, fleet_of
+from headrace.gateway.routing.core.decision import Ask, Decision, Fleet, Policy, explain, fleet_of, pick
 from headrace.gateway.routing.core.prefix_index import PrefixIndex
 from headrace.gateway.routing.core.tallies import FAMILY_BLOCKS, Tallies
 from headrace.gateway.routing.miss_watch import MissWatch
@@ -28,6 +28,10 @@ FIRST_BYTES_PER_TOKEN = 4.0
 FIRST_OUTPUT_TOKENS = 250.0
 """Expected of a model whose answers have told nothing yet. Chosen."""
 LEARNING_STEP = 0.02
+SHORT_PROMPT_BYTES = 768
+SHORT_PREFILL_S = 0.025
+"""A prompt is named and looked up from so many bytes on, or from where computing it takes so long on the slowest of its
+pools. Chosen: of less, looking up costs the gateway more than a hit is worth; after that a conversation is followed."""
 SWEPT_BLOCKS = 2000
 """Blocks of restarted or removed endpoints forgotten in one sweep: less than a millisecond."""
 
@@ -40,55 +44,60 @@ class ModelPlacing:
     policy: Policy
     bytes_per_token: float = FIRST_BYTES_PER_TOKEN
     output_tokens: float = FIRST_OUTPUT_TOKENS
+    named_from_bytes: float = SHORT_PROMPT_BYTES
     endpoints: Sequence[Endpoint] | None = None
     """Those that the last request could choose from, mostly the same ones: their candidates are known already."""
     candidates: Sequence[Candidate] = ()
     fleet: Fleet | None = None
 
     def learn(self, prompt_bytes: int, usage: TokenUsage) -> None:
-        if usage.input_tokens and prompt_bytes:
+        """`prompt_bytes`: 0 where the prompt was too short to tell, with the template's own tokens in it."""
+        if prompt_bytes and usage.input_tokens:
             seen = prompt_bytes / usage.input_tokens
             self.bytes_per_token += LEARNING_STEP * (seen - self.bytes_per_token)
         if usage.output_tokens:
             self.output_tokens += LEARNING_STEP * (usage.output_tokens - self.output_tokens)
 
+    def look_at_speeds(self, candidates: Iterable[Candidate]) -> None:
+        """Find from which length on prompts are worth naming."""
+        slopes_s = [candidate.factor * candidate.pool.ttft.slope for candidate in candidates]
+        tokens = SHORT_PREFILL_S / max(slopes_s) if slopes_s else 0.0
+        self.named_from_bytes = min(SHORT_PROMPT_BYTES, max(EDGES[0], tokens * self.bytes_per_token))
 
-class Placing(msgspec.Struct, kw_only=True, eq=False):
+
+class Placing(Ask, kw_only=True, eq=False):
     """What routing keeps of one request between choices (`InferenceRequest.placing`)."""
 
     model: ModelPlacing
-    chain: PromptChain | None
-    input_tokens: float
-    session: str | None
-    decision: Decision | None = None
+    picked: Candidate | None = None
 
 
-class Placement(msgspec.Struct, kw_only=True, eq=False):
+class Placement(Claim, kw_only=True, eq=False):
     """One attempt under way: hears of its first token and its end. Implements forwarding's `Placement`."""
 
     placer: "Placer"
-    request: InferenceRequest
+    request: InferenceRequest | None
+    """None once it has ended: what is left of claims may be looked at later."""
     placing: Placing
-    claim: Claim
 
     def first_token(self, now_mono_s: float) -> None:
-        self.claim.candidate.first_token(self.claim, now_mono_s)
+        self.candidate.first_token(self, now_mono_s)
 
     def ended(self, usage: TokenUsage, *, is_answered: bool) -> None:
         """The attempt is over; `usage` is what its engine told."""
-        claim, placing = self.claim, self.placing
-        claim.candidate.end(
-            claim,
+        self.candidate.end(
+            self,
             self.placer.index,
             monotonic(),
             is_answered=is_answered,
             input_tokens=usage.input_tokens,
             cached_tokens=usage.cached_input_tokens,
             output_tokens=usage.output_tokens,
-            size_per_token=placing.model.bytes_per_token,
+            size_per_token=self.placing.model.bytes_per_token,
         )
-        if is_answered:
-            self.placer.learn(self, usage)
+        request, self.request = self.request, None
+        if is_answered and request is not None:
+            self.placer.learn(self, request, usage)
 
 
 class Placer:
@@ -123,15 +132,22 @@ class Placer:
     def pick(self, request: InferenceRequest, endpoints: Sequence[Endpoint]) -> Endpoint:
         """Choose one of `endpoints` (at least one). Nothing is held there until `placed`."""
         placing = self._placing_of(request, endpoints)
-        decision = placing.decision = self._decide(request, placing, endpoints, explains=False)
-        return self._endpoints[decision.picked.bit]
+        model = placing.model
+        if model.endpoints is not endpoints and model.endpoints != endpoints:
+            self._look_at(model, endpoints)
+        self._turn += 1
+        placing.turn, placing.now_mono_s = self._turn, monotonic()
+        candidate = placing.picked = pick(placing, model.candidates, model.policy, self.index, model.fleet)
+        return self._endpoints[candidate.bit]
 
     def explain(self, request: InferenceRequest, endpoints: Sequence[Endpoint]) -> tuple[Placing, Decision]:
         """Choose as `pick` would, with every cost written down; the turn is not used up."""
         placing = self._placing_of(request, endpoints)
-        decision = self._decide(request, placing, endpoints, explains=True)
-        self._turn -= 1
-        return placing, decision
+        model = placing.model
+        if model.endpoints != endpoints:
+            self._look_at(model, endpoints)
+        placing.turn, placing.now_mono_s = self._turn + 1, monotonic()
+        return placing, explain(placing, model.candidates, model.policy, self.index, model.fleet)
 
     def placed(self, request: InferenceRequest, endpoint: Endpoint) -> Placement | None:
         """The request is being sent to `endpoint`: hold its place there. None where there was no choice to make."""
@@ -139,36 +155,38 @@ class Placer:
         candidate = self._candidates.get(endpoint)
         if not isinstance(placing, Placing) or candidate is None:
             return None
-        decision = placing.decision
-        held_tokens = decision.held_tokens if decision is not None and decision.picked is candidate else 0.0
-        claim = candidate.claim(
-            self.index,
-            placing.chain,
+        is_as_picked = placing.picked is candidate
+        placement = Placement(
+            candidate=candidate,
             input_tokens=placing.input_tokens,
-            held_tokens=held_tokens,
-            now_mono_s=monotonic(),
-            shows_first_token=request.is_stream,
+            expected_cached_tokens=placing.held_tokens if is_as_picked else 0.0,
+            claimed_mono_s=placing.now_mono_s if is_as_picked else monotonic(),
+            shelf=candidate.shelf,
+            placer=self,
+            request=request,
+            placing=placing,
         )
-        return Placement(placer=self, request=request, placing=placing, claim=claim)
+        placing.picked = None
+        candidate.take(placement, self.index, placing.chain, shows_first_token=request.is_stream)
+        return placement
 
-    def learn(self, placement: Placement, usage: TokenUsage) -> None:
+    def learn(self, placement: Placement, request: InferenceRequest, usage: TokenUsage) -> None:
         """An answer came with its usage."""
-        placing, chain, model = placement.placing, placement.placing.chain, placement.request.requested_model
-        if chain is not None:
-            placing.model.learn(chain.length, usage)
+        chain = placement.placing.chain
+        placement.placing.model.learn(0 if chain is None else chain.length, usage)
         if usage.input_tokens is not None and usage.cached_input_tokens is not None:
             names = chain.names if chain is not None else ()
             self.tallies.add(
-                model,
-                placement.request.tenant,
+                request.requested_model,
+                request.tenant,
                 names[min(FAMILY_BLOCKS, len(names)) - 1] if names else None,
                 input_tokens=usage.input_tokens,
                 cached_tokens=usage.cached_input_tokens,
-                expected_tokens=placement.claim.expected_cached_tokens,
+                expected_tokens=placement.expected_cached_tokens,
             )
-            endpoint = self._endpoints.get(placement.claim.candidate.bit)
+            endpoint = self._endpoints.get(placement.candidate.bit)
             if endpoint is not None:
-                self.misses.note(placement.request, endpoint, usage, placement.claim.claimed_mono_s)
+                self.misses.note(request, endpoint, usage, placement.claimed_mono_s)
 
     def sweep(self, endpoints: Iterable[Endpoint], now_mono_s: float) -> None:
         """Follow the endpoints: capacities and strangers' load by their engines' own numbers; what restarted or is gone
@@ -184,13 +202,32 @@ class Placer:
             if candidate.outages != endpoint.outages:
                 self._restarted(endpoint, candidate)
             candidate.forget_stale(now_mono_s)
+            if candidate.shelf.unnamed:
+                self.index.age(candidate.shelf)
             measured = endpoint.load.fresh(now_mono_s)
             candidate.foreign = 0 if measured is None else measured.foreign
             model = self._models.get(endpoint.plan.model)
             if model is not None:
                 kv_tokens = measured.kv_capacity_tokens if measured is not None else None
                 candidate.shelf.capacity = (kv_tokens or model.plan.kv_tokens) * model.bytes_per_token
+        for known in self._models.values():
+            known.look_at_speeds(known.candidates)
         self.index.sweep(SWEPT_BLOCKS)
+
+    def forget(self, endpoint: Endpoint) -> None:
+        """Its KV cache is empty, as it says itself."""
+        candidate = self._candidates.get(endpoint)
+        if candidate is not None:
+            self._restarted(endpoint, candidate)
+
+    def hold_at_most(self, endpoint: Endpoint, tokens: int) -> None:
+        """Its KV cache has evicted, and so many tokens can still be found there: the oldest of what the index believes
+        to be more is forgotten. What was sent and is not computed yet is still to come."""
+        candidate = self._candidates.get(endpoint)
+        model = self._models.get(endpoint.plan.model)
+        if candidate is not None and model is not None:
+            coming = endpoint.load.prefill_tokens
+            self.index.shrink_to(candidate.shelf, (tokens + coming) * model.bytes_per_token)
 
     def known(self) -> Iterator[tuple[Endpoint, Candidate, float]]:
         """Every endpoint that was ever chosen from, with the bytes that a token of its model's prompts has."""
@@ -219,41 +256,33 @@ class Placer:
         candidate.outages = endpoint.outages
         self._endpoints[candidate.bit] = endpoint
 
-    def _decide(
-        self, request: InferenceRequest, placing: Placing, endpoints: Sequence[Endpoint], *, explains: bool
-    ) -> Decision:
-        self._turn += 1
-        model = placing.model
-        if model.endpoints is not endpoints and model.endpoints != endpoints:
-            known = self._candidates
-            model.candidates = [known.get(endpoint) or self._meet(endpoint, model) for endpoint in endpoints]
-            model.endpoints, model.fleet = endpoints, fleet_of(model.candidates)
-        output_tokens = model.output_tokens
-        limit_tokens = request.output_limit_tokens
-        ask = Ask(
-            input_tokens=placing.input_tokens,
-            output_tokens=output_tokens if limit_tokens is None or limit_tokens > output_tokens else limit_tokens,
-            request_class=request.request_class,
-            chain=placing.chain,
-            session=placing.session,
-            turn=self._turn,
-            now_mono_s=monotonic(),
-        )
-        return decide(ask, model.candidates, model.policy, self.index, fleet=model.fleet, explains=explains)
+    def _look_at(self, model: ModelPlacing, endpoints: Sequence[Endpoint]) -> None:
+        """Others than before can be chosen from."""
+        known = self._candidates
+        model.candidates = [known.get(endpoint) or self._meet(endpoint, model) for endpoint in endpoints]
+        model.endpoints, model.fleet = endpoints, fleet_of(model.candidates)
 
     def _placing_of(self, request: InferenceRequest, endpoints: Sequence[Endpoint]) -> Placing:
         placing = request.placing
         if isinstance(placing, Placing):
             return placing
         model = self._models[request.requested_model]
-        chain = self._chain_of(request, endpoints) if model.policy.uses_prefixes else None
+        policy, chain = model.policy, None
+        if policy.uses_prefixes and not 0 < request.prompt_bytes < model.named_from_bytes:
+            chain = self._chain_of(request, endpoints)
         input_tokens = float(request.estimated_input_tokens)
         if not input_tokens:
             length = chain.length if chain is not None else len(request.body)
             input_tokens = max(1.0, length / model.bytes_per_token)
-        session = _session_of(request, model.plan.session_field) if model.policy.has_sessions else None
-        placing = Placing(model=model, chain=chain, input_tokens=input_tokens, session=session)
-        request.placing = placing
+        output_tokens, limit_tokens = model.output_tokens, request.output_limit_tokens
+        placing = request.placing = Placing(
+            model=model,
+            chain=chain,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens if limit_tokens is None or limit_tokens > output_tokens else limit_tokens,
+            request_class=request.request_class,
+            session=_session_of(request, model.plan.session_field) if policy.has_sessions else None,
+        )
         return placing
 
     def _chain_of(self, request: InferenceRequest, endpoints: Sequence[Endpoint]) -> PromptChain | None:

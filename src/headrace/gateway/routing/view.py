@@ -25,7 +25,6 @@ def explain_choice(
         return _explanation(request, picked=None, reason=reason, candidates=filtered, blocks=0, output_tokens=None)
     placing, decision = placer.explain(request, usable)
     chain, view = placing.chain, decision.view
-    assert view is not None
     rows: list[CandidateView] = []
     places = {candidate.bit: place for place, candidate in enumerate(view.candidates)}
     braked = {candidate.bit for candidate in decision.braked}
@@ -57,7 +56,7 @@ def explain_choice(
                 uncached_tokens=round(uncached),
                 speed_factor=round(candidate.factor, 3),
                 cost_s=decision.totals[place],
-                parts_s={kind: costs[place] for kind, costs in (decision.parts or {}).items()},
+                parts_s={kind: costs[place] for kind, costs in decision.parts.items()},
             )
         )
     rows.sort(key=lambda row: (row.outcome != "picked", row.cost_s is None, row.cost_s or 0.0))
@@ -67,7 +66,7 @@ def explain_choice(
         reason=reason,
         candidates=[*rows, *filtered],
         blocks=0 if chain is None else len(chain.names),
-        output_tokens=round(view.ask.output_tokens),
+        output_tokens=round(placing.output_tokens),
         input_tokens=round(placing.input_tokens),
     )
 

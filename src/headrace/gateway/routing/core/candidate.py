@@ -4,6 +4,7 @@ Pure numbers, in tokens and seconds; `now_mono_s` comes in as an argument, so th
 """
 
 from collections import deque
+from collections.abc import Sequence
 from math import exp, log
 from zlib import crc32
 
@@ -39,6 +40,7 @@ over, and nobody would find out. Chosen."""
 TRUST_STEP = 0.1
 """How fast a measured share of cached tokens moves what is expected. Chosen: ten answers."""
 LEAST_TRUST = 0.02
+NEVER_S = float("inf")
 
 
 def prefill_work(uncached_tokens: float, input_tokens: float) -> float:
@@ -62,19 +64,18 @@ class Claim(msgspec.Struct, kw_only=True, eq=False):
     """One attempt at one endpoint, from the pick to its end."""
 
     candidate: "Candidate"
-    chain: PromptChain | None
     input_tokens: float
-    work_tokens: float
-    """What its prompt costs there, as predicted (`prefill_work`)."""
     expected_cached_tokens: float
     """What the index says it need not compute, before trust."""
-    ahead_tokens: float
-    """Work that was to be done there before it."""
-    running_before: int
     claimed_mono_s: float
     shelf: Shelf
     """Where its blocks are."""
-    added: list[int]
+    work_tokens: float = 0.0
+    """What its prompt costs there, as predicted (`prefill_work`)."""
+    ahead_tokens: float = 0.0
+    """Work that was to be done there before it."""
+    running_before: int = 0
+    added: Sequence[int] = ()
     """Blocks that the index learned from it; taken back if it never gets a token."""
     first_token_mono_s: float | None = None
     """None where it has not come, or was not seen."""
@@ -99,6 +100,7 @@ class Candidate:
         "input_tokens",
         "last_turn",
         "learned_mono_s",
+        "next_unseen_mono_s",
         "outages",
         "points",
         "pool",
@@ -135,6 +137,8 @@ class Candidate:
         """Since when the endpoint works on the oldest of those prompts."""
         self.unseen: deque[tuple[float, Claim]] = deque()
         """Claims whose first token will not be seen, as the answer comes whole: when it is taken to come."""
+        self.next_unseen_mono_s = NEVER_S
+        """When that is for the first of them."""
         self.claims = 0
         self.last_turn = 0
         """When it was last picked, in turns of the router: equals take turns."""
@@ -151,14 +155,15 @@ class Candidate:
     def ahead_tokens(self, now_mono_s: float) -> float:
         """Work still to be done before a new one gets its turn: what is queued, less what was surely
         done since the last first token."""
-        unseen = self.unseen
-        if unseen and (unseen[0][0] <= now_mono_s or unseen[0][1].is_over):
-            self._pass_unseen(now_mono_s)
-        queued = self.prefill_tokens
-        if queued <= 0.0:
-            return 0.0
-        done = (now_mono_s - self.head_mono_s) / (self.pool.ttft.slope * self.factor)
-        return queued - done if done < 0.5 * queued else 0.5 * queued
+        return self.ahead_s(now_mono_s) / (self.pool.ttft.slope * self.factor)
+
+    def ahead_s(self, now_mono_s: float) -> float:
+        """How long that will take."""
+        if self.next_unseen_mono_s <= now_mono_s:
+            self.pass_unseen(now_mono_s)
+        queued_s = self.prefill_tokens * self.pool.ttft.slope * self.factor
+        done_s, half_s = now_mono_s - self.head_mono_s, 0.5 * queued_s
+        return queued_s - done_s if done_s < half_s else half_s
 
     def claim(
         self,
@@ -171,30 +176,42 @@ class Candidate:
         shows_first_token: bool = True,
     ) -> Claim:
         """An attempt is sent here, of whose prompt `held_tokens` are believed to be cached."""
-        uncached = input_tokens - held_tokens * self.trust
-        work = prefill_work(uncached if uncached > 1.0 else 1.0, input_tokens)
-        ahead = self.ahead_tokens(now_mono_s) if self.prefill_tokens else 0.0
         claim = Claim(
             candidate=self,
-            chain=chain,
             input_tokens=input_tokens,
-            work_tokens=work,
             expected_cached_tokens=held_tokens,
-            ahead_tokens=ahead,
-            running_before=self.running,
             claimed_mono_s=now_mono_s,
             shelf=self.shelf,
-            added=index.place(self.shelf, chain) if chain is not None and chain.names else [],
         )
-        if self.prefill_tokens <= 0.0:
+        self.take(claim, index, chain, shows_first_token=shows_first_token)
+        return claim
+
+    def take(self, claim: Claim, index: PrefixIndex, chain: PromptChain | None, *, shows_first_token: bool) -> None:
+        """Count a claim that has just been made."""
+        input_tokens, now_mono_s = claim.input_tokens, claim.claimed_mono_s
+        uncached = input_tokens - claim.expected_cached_tokens * self.trust
+        if uncached < 1.0:
+            uncached = 1.0
+        work = uncached * (1.0 + (input_tokens - 0.5 * uncached) / ATTENTION_TOKENS)  # `prefill_work`
+        queued = self.prefill_tokens
+        if queued > 0.0:
+            claim.ahead_tokens = self.ahead_tokens(now_mono_s)
+            queued = self.prefill_tokens
+        if queued <= 0.0:
             self.head_mono_s = now_mono_s
-        self.prefill_tokens += work
+        claim.work_tokens = work
+        claim.running_before = self.running
+        self.prefill_tokens = queued + work
         self.in_flight += 1
         self.claims += 1
+        if chain is not None and chain.names:
+            claim.added = index.place(self.shelf, chain)
         if not shows_first_token:
             line = self.pool.ttft
-            self.unseen.append((now_mono_s + self.factor * (line.fixed + line.slope * (ahead + work)), claim))
-        return claim
+            at_mono_s = now_mono_s + self.factor * (line.fixed + line.slope * (claim.ahead_tokens + work))
+            if not self.unseen:
+                self.next_unseen_mono_s = at_mono_s
+            self.unseen.append((at_mono_s, claim))
 
     def first_token(self, claim: Claim, now_mono_s: float) -> None:
         """Its prompt is computed: now it generates."""
@@ -228,6 +245,8 @@ class Candidate:
         first_mono_s = claim.first_token_mono_s
         if not claim.is_generating:
             self._leave_prefill(claim, now_mono_s)
+            if self.unseen and self.unseen[0][1] is claim:
+                self.pass_unseen(now_mono_s)
         else:
             self.running -= 1
             if first_mono_s is not None and is_answered and output_tokens is not None and output_tokens > 1:
@@ -237,8 +256,8 @@ class Candidate:
             if claim.added:
                 index.take_back(claim.shelf, claim.added)
             return
-        if output_tokens and claim.shelf is self.shelf:
-            index.age(self.shelf, round(output_tokens * size_per_token))
+        if output_tokens:
+            claim.shelf.unnamed += int(output_tokens * size_per_token)
         if input_tokens is not None and cached_tokens is not None:
             self._learn_hits(claim, input_tokens, cached_tokens)
 
@@ -256,7 +275,8 @@ class Candidate:
         if self.points and now_mono_s - self.learned_mono_s > STALE_S:
             self.factor, self.points, self._log_factor = 1.0, 0, 0.0
 
-    def _pass_unseen(self, now_mono_s: float) -> None:
+    def pass_unseen(self, now_mono_s: float) -> None:
+        """Their prompts are taken to be computed. Who is over has left already, and only makes room for the next."""
         unseen = self.unseen
         while unseen and (unseen[0][0] <= now_mono_s or unseen[0][1].is_over):
             at_mono_s, claim = unseen.popleft()
@@ -264,6 +284,7 @@ class Candidate:
                 claim.is_generating = True
                 self._leave_prefill(claim, at_mono_s)
                 self.running += 1
+        self.next_unseen_mono_s = unseen[0][0] if unseen else NEVER_S
 
     def _leave_prefill(self, claim: Claim, now_mono_s: float) -> None:
         left = self.prefill_tokens - claim.work_tokens

@@ -1,5 +1,7 @@
 """The choice: sample where the fleet is large, hold back what is overloaded, add up costs, take the lowest.
 
+`pick` is what every request takes; `explain` says of the same choice what it is made of.
+
 Costs are seconds, lower is better, and add up: time until this request has its first token, time that it takes from the
 fleet, time that it takes from those who generate there. (Not scores from 0 to 1: a second of waiting must weigh the
 same whatever the others cost.)
@@ -17,6 +19,7 @@ from headrace.gateway.routing.core.chain import PromptChain
 from headrace.gateway.routing.core.prefix_index import NO_MATCHES, Matches, PrefixIndex
 from headrace.gateway.routing.core.usual_costs import Mix, usual_totals
 
+OFFLINE = RequestClass.OFFLINE
 MASK = 0xFFFFFFFFFFFFFFFF
 MIX = 0xD6E8FEB86659FD93
 """An odd 64-bit constant: multiplying by it spreads low bits into high ones."""
@@ -43,6 +46,8 @@ class Ask(msgspec.Struct, kw_only=True, eq=False):
     turn: int = 0
     """Grows by one with each decision: rotates among equals."""
     now_mono_s: float = 0.0
+    held_tokens: float = 0.0
+    """What `pick` has found: of the prompt's tokens, those that the index believes to be cached where it goes."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,14 +102,12 @@ class Decision(msgspec.Struct, kw_only=True, eq=False):
     """What was picked, and why."""
 
     picked: Candidate
-    held_tokens: float
-    """Of the prompt's tokens, those that the index believes to be cached there."""
-    view: View | None = None
-    braked: Sequence[Candidate] = ()
-    parts: Mapping[str, list[float]] | None = None
-    """Where it was to be explained: weighted seconds by scorer, in the view's order."""
-    totals: Sequence[float] = ()
-    unsampled: int = 0
+    view: View
+    braked: Sequence[Candidate]
+    parts: Mapping[str, list[float]]
+    """Weighted seconds by scorer, in the view's order."""
+    totals: Sequence[float]
+    unsampled: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,48 +127,67 @@ def fleet_of(candidates: Iterable[Candidate]) -> Fleet:
     return Fleet(by_bit, bits)
 
 
-def decide(
-    ask: Ask,
-    candidates: Sequence[Candidate],
-    policy: Policy,
-    index: PrefixIndex,
-    *,
-    fleet: Fleet | None = None,
-    explains: bool = False,
-) -> Decision:
-    """Pick one of `candidates` (at least one). `fleet`: of the same candidates, where the caller has it already."""
-    is_large = len(candidates) > policy.sample_above
-    if is_large and fleet is None:
-        fleet = fleet_of(candidates)
-    chain = ask.chain
-    matches = NO_MATCHES
-    if chain is not None and chain.names and policy.uses_prefixes:
-        matches = index.match(chain, _bits_of(candidates) if fleet is None else fleet.bits)
-    looked_at = _sample(ask, candidates, fleet, matches) if is_large and fleet is not None else candidates
-    kept = looked_at if policy.brake_factor is None else _below_brake(looked_at, candidates, policy.brake_factor)
-    held, view, parts = matches.held, None, None
-    if explains or policy.usual is None:
-        view = _view(ask, kept, matches)
-        totals, parts = _cost(view, policy, explains=explains)
+def pick(
+    ask: Ask, candidates: Sequence[Candidate], policy: Policy, index: PrefixIndex, fleet: Fleet | None = None
+) -> Candidate:
+    """Pick one of `candidates` (at least one). `fleet`: of the same candidates, where the caller has it already.
+
+    Modifies: `ask.held_tokens`, and when the picked one was last picked.
+    """
+    chain, usual, brake = ask.chain, policy.usual, policy.brake_factor
+    matches = NO_MATCHES if chain is None else _matches(chain, candidates, policy, index, fleet)
+    looked_at, held, tokens_per_unit = candidates, matches.held, 0.0
+    if len(candidates) > policy.sample_above:
+        looked_at = _sample(ask, candidates, fleet or fleet_of(candidates), matches)
+    if held and chain is not None:
+        tokens_per_unit = ask.input_tokens / max(1, chain.length)
+    if usual is None:
+        if brake is not None:
+            looked_at = _below_brake(looked_at, candidates, brake)
+        totals, _ = _cost(_view(ask, looked_at, matches), policy)
     else:
-        totals = usual_totals(
-            kept,
-            policy.usual[ask.request_class is RequestClass.OFFLINE],
-            held=held,
-            input_tokens=ask.input_tokens,
-            tokens_per_unit=ask.input_tokens / max(1, chain.length) if held and chain is not None else 0.0,
-            output_tokens=ask.output_tokens,
-            now_mono_s=ask.now_mono_s,
+        mix = usual[1 if ask.request_class is OFFLINE else 0]
+        totals, in_flight, busiest = usual_totals(
+            looked_at, mix, ask.input_tokens, ask.output_tokens, held, tokens_per_unit, ask.now_mono_s
         )
-    picked = kept[_lowest(kept, totals, matches)]
-    decision = Decision(picked=picked, held_tokens=_held_tokens(ask, held[picked.bit]) if picked.bit in held else 0.0)
-    if explains:
-        decision.view, decision.parts, decision.totals = view, parts, totals
-        decision.braked = [candidate for candidate in looked_at if candidate not in kept]
-        decision.unsampled = len(candidates) - len(looked_at)
-    else:
-        picked.last_turn = ask.turn
-    return decision
+        if brake is not None and busiest > (most := _most(in_flight, looked_at, candidates, brake)):
+            places = [place for place, each in enumerate(looked_at) if each.in_flight + each.foreign <= most]
+            looked_at, totals = [looked_at[place] for place in places], [totals[place] for place in places]
+    picked = looked_at[_lowest(looked_at, totals, matches.fresh_name)]
+    picked.last_turn = ask.turn
+    ask.held_tokens = held[picked.bit] * tokens_per_unit if held and picked.bit in held else 0.0
+    return picked
+
+
+def explain(
+    ask: Ask, candidates: Sequence[Candidate], policy: Policy, index: PrefixIndex, fleet: Fleet | None = None
+) -> Decision:
+    """Choose as `pick` would, with every cost written down; nobody's turn is used up."""
+    chain = ask.chain
+    matches = NO_MATCHES if chain is None else _matches(chain, candidates, policy, index, fleet)
+    looked_at = candidates
+    if len(candidates) > policy.sample_above:
+        looked_at = _sample(ask, candidates, fleet or fleet_of(candidates), matches)
+    kept = looked_at if policy.brake_factor is None else _below_brake(looked_at, candidates, policy.brake_factor)
+    view = _view(ask, kept, matches)
+    totals, parts = _cost(view, policy)
+    picked = kept[_lowest(kept, totals, matches.fresh_name)]
+    return Decision(
+        picked=picked,
+        view=view,
+        braked=[candidate for candidate in looked_at if candidate not in kept],
+        parts=parts,
+        totals=totals,
+        unsampled=len(candidates) - len(looked_at),
+    )
+
+
+def _matches(
+    chain: PromptChain, candidates: Sequence[Candidate], policy: Policy, index: PrefixIndex, fleet: Fleet | None
+) -> Matches:
+    if not chain.names or not policy.uses_prefixes:
+        return NO_MATCHES
+    return index.match(chain, _bits_of(candidates) if fleet is None else fleet.bits)
 
 
 def _bits_of(candidates: Sequence[Candidate]) -> int:
@@ -200,8 +222,8 @@ def _view(ask: Ask, candidates: Sequence[Candidate], matches: Matches) -> View:
     )
 
 
-def _cost(view: View, policy: Policy, *, explains: bool) -> tuple[list[float], dict[str, list[float]]]:
-    is_offline = view.ask.request_class is RequestClass.OFFLINE
+def _cost(view: View, policy: Policy) -> tuple[list[float], dict[str, list[float]]]:
+    is_offline = view.ask.request_class is OFFLINE
     totals: list[float] = []
     parts: dict[str, list[float]] = {}
     for weighted in policy.scorers:
@@ -211,44 +233,45 @@ def _cost(view: View, policy: Policy, *, explains: bool) -> tuple[list[float], d
             totals = [total + weight * cost for total, cost in zip(totals, costs, strict=True)]
         else:
             totals = costs if weight == 1.0 else [weight * cost for cost in costs]
-        if explains:
-            parts[weighted.scorer.kind] = [weight * cost for cost in costs]
+        parts[weighted.scorer.kind] = [weight * cost for cost in costs]
     return totals or [0.0] * len(view.candidates), parts
 
 
-def _lowest(candidates: Sequence[Candidate], totals: list[float], matches: Matches) -> int:
+def _lowest(candidates: Sequence[Candidate], totals: list[float], fresh_name: int) -> int:
     """Return the place of the lowest cost. Among nearly equal ones workers that have learned nothing yet agree by the
     first block that nobody holds; what is held by all, or too short to have blocks, goes to whoever waited longest:
     regular arrivals keep prompts from meeting in one engine."""
-    if len(totals) == 1:
-        return 0
     lowest = min(totals)
-    bound = lowest + max(NEAR_S, abs(lowest) * NEAR_RATIO)
-    name, best, best_rank = matches.fresh_name, -1, 0
-    for place, total in enumerate(totals):  # plain loops, as everywhere on this path: a call costs more than a turn
-        if total > bound:
-            continue
-        candidate = candidates[place]
-        rank = (candidate.seed ^ name) * MIX & MASK if name else -candidate.last_turn
-        if best < 0 or rank > best_rank:
-            best, best_rank = place, rank
+    near_s = abs(lowest) * NEAR_RATIO
+    bound = lowest + (near_s if near_s > NEAR_S else NEAR_S)
+    best, best_rank = -1, 0
+    for place, total in enumerate(totals):  # a plain loop, as everywhere on this path: a call costs more than a turn
+        if total <= bound:
+            candidate = candidates[place]
+            rank = (candidate.seed ^ fresh_name) * MIX & MASK if fresh_name else -candidate.last_turn
+            if best < 0 or rank > best_rank:
+                best, best_rank = place, rank
     return best
 
 
+def _most(in_flight: int, looked_at: Sequence[Candidate], fleet: Sequence[Candidate], ratio: float) -> float:
+    """Requests in flight above which an endpoint gets no more: far more than the mean of the fleet (of what is looked
+    at, where that is a sample: adding up a large fleet costs more than it tells)."""
+    count = len(looked_at)
+    mean = in_flight / count
+    if count < len(fleet):
+        return (mean + 1.0) * ratio * 1.5
+    ratio_bound, slack_bound = mean * ratio, mean + BRAKE_SLACK
+    return ratio_bound if ratio_bound > slack_bound else slack_bound
+
+
 def _below_brake(looked_at: Sequence[Candidate], fleet: Sequence[Candidate], ratio: float) -> Sequence[Candidate]:
-    """Leave out what has far more in flight than the mean of the fleet (of what is looked at, where that is a sample:
-    adding up a large fleet costs more than it tells)."""
-    all_loads = highest = 0
-    for candidate in looked_at:
-        load = candidate.in_flight + candidate.foreign
-        all_loads += load
-        if load > highest:
-            highest = load
-    mean = all_loads / len(looked_at)
-    bound = max(mean * ratio, mean + BRAKE_SLACK) if len(looked_at) == len(fleet) else (mean + 1.0) * ratio * 1.5
-    if highest <= bound:
+    """Leave out what has far more in flight than the mean."""
+    loads = [candidate.in_flight + candidate.foreign for candidate in looked_at]
+    most = _most(sum(loads), looked_at, fleet, ratio)
+    if max(loads) <= most:
         return looked_at
-    return [candidate for candidate in looked_at if candidate.in_flight + candidate.foreign <= bound]
+    return [candidate for candidate, load in zip(looked_at, loads, strict=True) if load <= most]
 
 
 def _sample(ask: Ask, candidates: Sequence[Candidate], fleet: Fleet, matches: Matches) -> list[Candidate]:
@@ -270,8 +293,3 @@ def _sample(ask: Ask, candidates: Sequence[Candidate], fleet: Fleet, matches: Ma
         sampled[candidate.bit] = candidate
         number = (number ^ (ask.turn if turn else 0)) * MIX + 1 & MASK
     return list(sampled.values())
-
-
-def _held_tokens(ask: Ask, held: int) -> float:
-    chain = ask.chain
-    return held * ask.input_tokens / max(1, chain.length) if chain is not None else 0.0

@@ -5,6 +5,7 @@ the order in which the engine would evict them, bounded by what its KV memory ho
 """
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -22,6 +23,9 @@ class Shelf:
     max_blocks: int
     sizes: OrderedDict[int, int] = field(default_factory=OrderedDict[int, int])
     held: int = 0
+    unnamed: int = 0
+    """What the engine has generated, and read of prompts too short to be named, since the index last looked: it takes
+    room there (`PrefixIndex.age`)."""
 
     def __repr__(self) -> str:
         return f"Shelf(bit {self.bit.bit_length() - 1}, {len(self.sizes)} blocks, {self.held}/{self.capacity:.0f})"
@@ -110,6 +114,8 @@ class PrefixIndex:
 
         From the end to the beginning, so that ends are evicted first, as engines do.
         """
+        if shelf.unnamed:
+            self.age(shelf)
         sizes, holders, ends, bit = shelf.sizes, self._holders, chain.ends, shelf.bit
         names, touch = chain.names, shelf.sizes.move_to_end
         added: list[int] = []
@@ -129,15 +135,16 @@ class PrefixIndex:
             self.shrink(shelf)
         return added
 
-    def age(self, shelf: Shelf, size: int) -> None:
-        """The endpoint has generated so much: its KV takes room, though nothing here can name it."""
+    def age(self, shelf: Shelf) -> None:
+        """Let what is unnamed take its room, younger than all that was placed before it."""
         self._serial -= 1
-        shelf.sizes[self._serial] = size
-        shelf.held += size
-        if shelf.held > shelf.capacity:
+        shelf.sizes[self._serial] = shelf.unnamed
+        shelf.held += shelf.unnamed
+        shelf.unnamed = 0
+        if shelf.held > shelf.capacity or len(shelf.sizes) > shelf.max_blocks:
             self.shrink(shelf)
 
-    def take_back(self, shelf: Shelf, names: list[int]) -> None:
+    def take_back(self, shelf: Shelf, names: Sequence[int]) -> None:
         """What was placed was never computed."""
         for name in names:
             size = shelf.sizes.pop(name, None)
@@ -149,6 +156,14 @@ class PrefixIndex:
         """Evict the oldest until the rest fits."""
         sizes = shelf.sizes
         while sizes and (shelf.held > shelf.capacity or len(sizes) > shelf.max_blocks):
+            name, size = sizes.popitem(last=False)
+            shelf.held -= size
+            self._drop(shelf, name)
+
+    def shrink_to(self, shelf: Shelf, most: float) -> None:
+        """Evict the oldest until no more than `most` is held; how much it may hold later stays."""
+        sizes = shelf.sizes
+        while sizes and shelf.held > most:
             name, size = sizes.popitem(last=False)
             shelf.held -= size
             self._drop(shelf, name)

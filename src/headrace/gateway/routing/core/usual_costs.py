@@ -35,31 +35,41 @@ def mix_of(weights: Sequence[tuple[str, float]]) -> Mix | None:
 def usual_totals(
     candidates: Sequence[Candidate],
     mix: Mix,
-    *,
-    held: Mapping[int, int],
     input_tokens: float,
-    tokens_per_unit: float,
     output_tokens: float,
+    held: Mapping[int, int],
+    tokens_per_unit: float,
     now_mono_s: float,
-) -> list[float]:
-    """Weighted seconds of each candidate. `held`: what they hold of the prompt, in units of its chain."""
+) -> tuple[list[float], int, int]:
+    """Weighted seconds of each candidate; the requests in flight at all of them, and at the busiest one.
+
+    `held`: what they hold of the prompt, by bit, in units of its chain. The sum is ordered by what changes least: all
+    that depends on pool and prompt alone is worked out once a pool.
+    """
     all_work = input_tokens * (1.0 + 0.5 * input_tokens / ATTENTION_TOKENS)  # `prefill_work` of the whole prompt
-    ttft_weight, work_weight, slowdown_weight = mix.ttft, mix.work, mix.slowdown
+    ttft_weight, prompt_weight = mix.ttft, mix.ttft + mix.work
+    beside_weight, neighbour_tokens = mix.slowdown * INTERFERENCE_RATIO, 2.0 * mix.slowdown * output_tokens
     totals: list[float] = []
+    pool, slope_s, fixed_s, prompt_s, neighbour_s = None, 0.0, 0.0, 0.0, 0.0
+    in_flight = busiest = 0
     for candidate in candidates:
-        work = all_work
+        if candidate.pool is not pool:
+            pool = candidate.pool
+            slope_s, fixed_s = pool.ttft.slope, ttft_weight * pool.ttft.fixed
+            prompt_s, neighbour_s = slope_s * all_work, neighbour_tokens * pool.tpot.slope
+        work_s, factor = prompt_s, candidate.factor
         if held and candidate.bit in held:
             left = input_tokens - min(input_tokens - 1.0, held[candidate.bit] * tokens_per_unit * candidate.trust)
-            work = left * (1.0 + (input_tokens - 0.5 * left) / ATTENTION_TOKENS)
-        ahead = candidate.ahead_tokens(now_mono_s) if candidate.prefill_tokens else 0.0
-        pool, factor = candidate.pool, candidate.factor
-        pace_s = factor * pool.ttft.slope
-        work_s = pace_s * work
-        in_flight = candidate.in_flight + candidate.foreign
-        slowdown_s = 2.0 * output_tokens * pool.tpot.slope * in_flight + INTERFERENCE_RATIO * work_s * candidate.running
-        totals.append(
-            ttft_weight * (factor * pool.ttft.fixed + pace_s * ahead + work_s)
-            + work_weight * work_s
-            + slowdown_weight * slowdown_s
-        )
-    return totals
+            work_s = slope_s * left * (1.0 + (input_tokens - 0.5 * left) / ATTENTION_TOKENS)
+        load = candidate.in_flight + candidate.foreign
+        in_flight += load
+        if load > busiest:
+            busiest = load
+        total = neighbour_s * load + factor * (fixed_s + work_s * (prompt_weight + beside_weight * candidate.running))
+        if candidate.prefill_tokens:  # as `Candidate.ahead_s`
+            if candidate.next_unseen_mono_s <= now_mono_s:
+                candidate.pass_unseen(now_mono_s)
+            queued_s, done_s = candidate.prefill_tokens * slope_s * factor, now_mono_s - candidate.head_mono_s
+            total += ttft_weight * (queued_s - done_s if done_s < 0.5 * queued_s else 0.5 * queued_s)
+        totals.append(total)
+    return totals, in_flight, busiest

@@ -5,7 +5,7 @@ import pytest
 from headrace.domain.request import RequestClass
 from headrace.gateway.routing.core.candidate import Candidate, PoolSpeed
 from headrace.gateway.routing.core.chain import PromptChain
-from headrace.gateway.routing.core.decision import Ask, Policy, Weighted, decide
+from headrace.gateway.routing.core.decision import Ask, Policy, Weighted, explain, pick
 from headrace.gateway.routing.core.prefix_index import PrefixIndex
 from headrace.gateway.routing.core.scorers import DecodeSlowdownScorer, PredictedTtftScorer, PrefillWorkScorer
 
@@ -36,11 +36,9 @@ class Fleet:
         return Ask(input_tokens=tokens, output_tokens=200.0, request_class=of, chain=chain, turn=self.turn)
 
     def send(self, ask: Ask, policy: Policy = DEFAULT) -> Candidate:
-        decision = decide(ask, self.candidates, policy, self.index)
-        decision.picked.claim(
-            self.index, ask.chain, input_tokens=ask.input_tokens, held_tokens=decision.held_tokens, now_mono_s=0.0
-        )
-        return decision.picked
+        picked = pick(ask, self.candidates, policy, self.index)
+        picked.claim(self.index, ask.chain, input_tokens=ask.input_tokens, held_tokens=ask.held_tokens, now_mono_s=0.0)
+        return picked
 
 
 def test_a_prompt_goes_where_its_beginning_is() -> None:
@@ -75,7 +73,7 @@ def test_workers_that_know_nothing_yet_agree() -> None:
         asks = [fleet.ask(name, name + 1000) for fleet in (ours, theirs)]
         asks[1].turn = 12345
         picks = [
-            decide(ask, fleet.candidates, DEFAULT, fleet.index).picked.endpoint_id
+            pick(ask, fleet.candidates, DEFAULT, fleet.index).endpoint_id
             for ask, fleet in zip(asks, (ours, theirs), strict=True)
         ]
         assert picks[0] == picks[1]
@@ -84,18 +82,16 @@ def test_workers_that_know_nothing_yet_agree() -> None:
 def test_the_prior_spreads_prompts_over_all() -> None:
     """Agreement by name leaves no endpoint out."""
     fleet = Fleet(8)
-    found = {
-        decide(fleet.ask(name), fleet.candidates, DEFAULT, fleet.index).picked.endpoint_id for name in range(1, 201)
-    }
+    found = {pick(fleet.ask(name), fleet.candidates, DEFAULT, fleet.index).endpoint_id for name in range(1, 201)}
     assert len(found) == 8
 
 
 def test_a_joining_endpoint_moves_few_prompts() -> None:
     """When a ninth endpoint comes, about a ninth of the prompts that nobody holds go elsewhere, all of them to it."""
     fleet = Fleet(8)
-    before = [decide(fleet.ask(name), fleet.candidates, DEFAULT, fleet.index).picked for name in range(1, 501)]
+    before = [pick(fleet.ask(name), fleet.candidates, DEFAULT, fleet.index) for name in range(1, 501)]
     fleet.candidates.append(fleet.join("pool/8"))
-    after = [decide(fleet.ask(name), fleet.candidates, DEFAULT, fleet.index).picked for name in range(1, 501)]
+    after = [pick(fleet.ask(name), fleet.candidates, DEFAULT, fleet.index) for name in range(1, 501)]
     moved = [new for old, new in zip(before, after, strict=True) if old is not new]
     assert 20 < len(moved) < 110
     assert set(moved) == {fleet.candidates[-1]}
@@ -118,7 +114,7 @@ def test_offline_work_goes_where_it_costs_least() -> None:
     holder = fleet.send(fleet.ask(1, 2, 3, 4, 5, 6, 7, 8, tokens=8000.0))
     holder.prefill_tokens = 25_000.0
     asks = [fleet.ask(1, 2, 3, 4, 5, 6, 7, 8, tokens=8000.0, of=of) for of in RequestClass]
-    picks = {ask.request_class: decide(ask, fleet.candidates, DEFAULT, fleet.index).picked for ask in asks}
+    picks = {ask.request_class: pick(ask, fleet.candidates, DEFAULT, fleet.index) for ask in asks}
     assert picks[RequestClass.OFFLINE] is holder
     assert picks[RequestClass.INTERACTIVE] is not holder
 
@@ -130,7 +126,7 @@ def test_of_a_large_fleet_the_holders_and_some_others_are_looked_at() -> None:
     ask = fleet.ask(1, 2, 3, 4, 5, 6, 7, 8, tokens=8000.0)
     assert ask.chain is not None
     fleet.index.place(holder.shelf, ask.chain)
-    decision = decide(ask, fleet.candidates, DEFAULT, fleet.index, explains=True)
+    decision = explain(ask, fleet.candidates, DEFAULT, fleet.index)
     assert decision.picked is holder
     assert decision.unsampled >= 190
 
@@ -148,9 +144,7 @@ def test_an_explanation_adds_up() -> None:
     """The parts of each candidate's cost sum to its total, and the pick has the lowest or nearly so."""
     fleet = Fleet(3)
     fleet.send(fleet.ask(1, 2, 3))
-    decision = decide(fleet.ask(1, 2, 3, 4), fleet.candidates, DEFAULT, fleet.index, explains=True)
-    assert decision.view is not None
-    assert decision.parts is not None
+    decision = explain(fleet.ask(1, 2, 3, 4), fleet.candidates, DEFAULT, fleet.index)
     assert set(decision.parts) == {"predicted-ttft", "prefill-work", "decode-slowdown"}
     for place, total in enumerate(decision.totals):
         assert total == pytest.approx(sum(costs[place] for costs in decision.parts.values()))

@@ -62,7 +62,8 @@ def test_generated_tokens_take_room_too() -> None:
     index = PrefixIndex()
     (shelf,) = shelves(index, 1, capacity=40)
     index.place(shelf, chain(1, 2, 3))
-    index.age(shelf, 20)
+    shelf.unnamed = 20
+    index.age(shelf)
     assert index.match(chain(1, 2, 3), shelf.bit).held == {shelf.bit: 20}
 
 

@@ -9,7 +9,7 @@ from headrace.declaration.routing_plan import compile_model_routing
 from headrace.domain.request import RequestClass
 from headrace.gateway.routing.core.candidate import Candidate, PoolSpeed
 from headrace.gateway.routing.core.chain import PromptChain
-from headrace.gateway.routing.core.decision import Ask, decide
+from headrace.gateway.routing.core.decision import Ask, explain, pick
 from headrace.gateway.routing.core.prefix_index import PrefixIndex
 from headrace.gateway.routing.core.usual_costs import Mix, mix_of, usual_totals
 from headrace.gateway.routing.plugins import make_policy
@@ -42,22 +42,23 @@ def test_the_walk_and_the_scorers_agree(request_class: RequestClass) -> None:
         index = PrefixIndex()
         candidates = busy_candidates(seed, index)
         ask = Ask(input_tokens=300.0, output_tokens=100.0, request_class=request_class, chain=CHAIN, now_mono_s=0.1)
-        shown = decide(ask, candidates, POLICY, index, explains=True)
-        assert shown.view is not None
+        shown = explain(ask, candidates, POLICY, index)
         bits = 0
         for candidate in candidates:
             bits |= candidate.bit
-        totals = usual_totals(
+        totals, in_flight, busiest = usual_totals(
             shown.view.candidates,
             POLICY.usual[request_class is RequestClass.OFFLINE],
-            held=index.match(CHAIN, bits).held,
-            input_tokens=300.0,
-            tokens_per_unit=300.0 / CHAIN.length,
-            output_tokens=100.0,
-            now_mono_s=0.1,
+            300.0,
+            100.0,
+            index.match(CHAIN, bits).held,
+            300.0 / CHAIN.length,
+            0.1,
         )
         assert totals == pytest.approx(shown.totals)
-        assert decide(ask, candidates, POLICY, index).picked is shown.picked
+        loads = [candidate.in_flight + candidate.foreign for candidate in shown.view.candidates]
+        assert (in_flight, busiest) == (sum(loads), max(loads))
+        assert pick(ask, candidates, POLICY, index) is shown.picked
 
 
 def test_only_the_usual_scorers_are_added_up_so() -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from headrace.gateway.handover.core.events import (
     Action,
+    CallerLeft,
     CancelLeg,
     ClaimDecode,
     DecodeClaimed,
@@ -84,6 +85,8 @@ class Shell:
     before_leg: Callable[[Leg], None] = lambda _: None
     """What goes wrong just before a leg is sent."""
     sent: list[Leg] = field(default_factory=list[Leg])
+    on_first_token: Callable[[], None] = lambda: None
+    """What goes wrong when decode's first token is here."""
     whole_fields: Mapping[str, object] = field(default_factory=dict[str, object])
     """What the whole request has beside what was asked."""
     is_callers_fault: Callable[[int, bytes], bool] = lambda _, __: False
@@ -121,6 +124,10 @@ class Shell:
                 self.text = (await self._ask_whole())["choices"][0]["message"]["content"]
                 self.fallback_s = self._since_start_s() - self.took_s
         return playbook.end
+
+    def leave(self) -> None:
+        """The caller waits no longer."""
+        self._events.put_nowait(CallerLeft())
 
     def _since_start_s(self) -> float:
         return time.monotonic() - self._started_mono_s
@@ -201,5 +208,6 @@ class Shell:
                 if not self.text:
                     self.first_token_s = self._since_start_s()
                     self._events.put_nowait(FirstTokenArrived())
+                    self.on_first_token()
                 self.text += choices[0].delta.content
         return b""

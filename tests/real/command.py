@@ -5,6 +5,7 @@ import signal
 import sys
 
 from tests.real.installation import NotInstallableError, ensure_installed, ensure_model
+from tests.real.pairs import serving_pair
 from tests.real.recording import record
 from tests.real.serving import ServeRecipe, serving
 
@@ -16,6 +17,7 @@ def main(recipe: ServeRecipe) -> None:
     serve = verbs.add_parser("serve", help="serve the bundled model until Ctrl-C or SIGTERM")
     serve.add_argument("--port", type=int, required=True)
     serve.add_argument("extra_args", nargs="*", help="more arguments of the engine, after --")
+    verbs.add_parser("pair", help="serve it by a prefill and a decode engine until Ctrl-C or SIGTERM")
     record_verb = verbs.add_parser("record", help="write tests/captures/<engine> anew; NAMEs: only these")
     record_verb.add_argument("names", nargs="*")
     options = parser.parse_args()
@@ -27,6 +29,11 @@ def main(recipe: ServeRecipe) -> None:
         if options.verb == "record":
             record(recipe, options.names)
             return
+        if options.verb == "pair":
+            with serving_pair(recipe) as pair:
+                urls = {side.value: engine.url for side, engine in pair.sides.items()}
+                print(urls, f"whole {pair.whole.url}, transfers {pair.transfer_port}", flush=True)  # noqa: T201
+                signal.pause()
         with serving(recipe, *options.extra_args, port=options.port) as engine:
             print(f"{engine.kind} {engine.version} answers at {engine.url}, model {engine.served_model}", flush=True)  # noqa: T201
             assert engine.process is not None

@@ -9,6 +9,7 @@ import pytest
 from tests.contract.checks import Stand, standing
 from tests.real.figures import FIGURES
 from tests.real.installation import NotInstallableError, ensure_installed, ensure_model, tell
+from tests.real.pairs import EnginePair, serving_pair
 from tests.real.recipes import RECIPES
 from tests.real.serving import RealEngine
 
@@ -40,6 +41,19 @@ def running(real_engine: RealEngine) -> RealEngine:
         real_engine.launch()
         FIGURES.add("start_s", real_engine.wait_until_ready())
     return real_engine
+
+
+@pytest.fixture(scope="module")
+def engine_pair(real_engine: RealEngine) -> Iterator[EnginePair]:
+    """A prefill and a decode engine; the suite's own engine is down meanwhile. A test may kill and stop them."""
+    real_engine.end()
+    begun_mono_s = time.monotonic()
+    try:
+        with serving_pair(real_engine.recipe) as pair:
+            FIGURES.add("pair_start_s", time.monotonic() - begun_mono_s)
+            yield pair
+    except NotInstallableError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture

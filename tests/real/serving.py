@@ -19,6 +19,7 @@ from headrace.declaration.builtin import BUILTIN_MODEL
 from headrace.domain.endpoint import EngineKind
 from headrace.engines.contract import Driver, ProbeReply, ProbeVerdict
 from headrace.engines.registry import driver_for
+from headrace.gateway.handover.core.events import Side
 
 START_S = 600.0
 """Both engines take 20 to 90 s on two shared cores, more beside other loads; only a broken one still loads then."""
@@ -27,8 +28,30 @@ END_S = 20.0
 """From SIGKILL until the last process is gone."""
 
 CONTEXT_TOKENS = 2048
+EXACT = ("--dtype", "float32")
+"""For pairs: a prompt computed at once, in parts or elsewhere gives the same text; in bfloat16 near-ties fall either
+way, on one engine too."""
 OWN_VARIABLES = ("PYTHON", "VIRTUAL_ENV", "PYTEST")
 """Variables that begin so would show the engine our Python packages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairRecipe:
+    """How two processes of an engine become a prefill and a decode engine, which hand KV over on this machine."""
+
+    args: Callable[[Side, int], Sequence[str]]
+    """Added to the recipe's, given the port for transfers."""
+    env: Callable[[Side, int], Mapping[str, str]]
+    needs: str
+    """Python statements that fail in the engine's environment where a library of the system is missing."""
+    packages: str
+    """What to install then."""
+    answers_whole: bool
+    """Whether an engine of a pair answers requests that are not handed over."""
+    kv_metric: str
+    """Prometheus name of how much KV is in use by requests: a share, or tokens."""
+    transfers_metric: tuple[Side, str]
+    """Which of the two counts what was moved, and under which name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +70,7 @@ class ServeRecipe:
     """Requests that the engine at a URL works on or holds in its queue right now, by its quickest means."""
     core_name: str
     """Part of the command line of the process that computes."""
+    pair: PairRecipe
 
     @property
     def kind(self) -> EngineKind:
@@ -73,6 +97,7 @@ class RealEngine:
         self.log_path = folder / "engine.log"
         self.extra_args: tuple[str, ...] = ()
         """Added to the recipe's at the next start."""
+        self.extra_env: Mapping[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -93,7 +118,7 @@ class RealEngine:
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
                 [*self.recipe.argv(self.python, self.model, self.port), *self.extra_args],
-                env={**clean_environment(), **self.recipe.env},
+                env={**clean_environment(), **self.recipe.env, **self.extra_env},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -133,6 +158,12 @@ class RealEngine:
 
     def live_requests(self) -> int:
         return self.recipe.live_requests(self.url)
+
+    def signal_all(self, number: signal.Signals) -> None:
+        """To each of its processes, such as SIGSTOP."""
+        for pid in self.members():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def send_sigterm(self) -> None:
         assert self.process is not None

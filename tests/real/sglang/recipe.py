@@ -6,10 +6,11 @@ from typing import Any
 
 import httpx
 from tests.real.installation import InstallRecipe
-from tests.real.serving import CONTEXT_TOKENS, ServeRecipe
+from tests.real.serving import CONTEXT_TOKENS, EXACT, PairRecipe, ServeRecipe
 
 from headrace.declaration.builtin import BUILTIN_MODEL
 from headrace.domain.endpoint import EngineKind
+from headrace.gateway.handover.core.events import Side
 
 VERSION = "0.5.23"
 HERE = Path(__file__).parent
@@ -29,6 +30,17 @@ def argv(python: Path, model: Path, port: int) -> Sequence[str]:
         "--enable-metrics",
         "--enable-cache-report",
         *("--tool-call-parser", "qwen25"),
+    )
+
+
+def pair_args(side: Side, transfer_port: int) -> Sequence[str]:
+    """Decode keeps what it retracts in plain memory: its default needs a GPU."""
+    return (
+        *("--disaggregation-mode", side.value),
+        *("--disaggregation-transfer-backend", "mooncake_tcp"),
+        *("--disaggregation-bootstrap-port", str(transfer_port)),
+        *EXACT,
+        *(("--disaggregation-decode-retraction-backup", "cpu_tensor") if side is Side.DECODE else ()),
     )
 
 
@@ -65,4 +77,13 @@ RECIPE = ServeRecipe(
     running_metric="sglang:num_running_reqs",
     live_requests=live_requests,
     core_name="sglang::scheduler",
+    pair=PairRecipe(
+        args=pair_args,
+        env=lambda _, __: {},
+        needs="import mooncake.engine",
+        packages="libibverbs1 libnl-3-200 libnl-route-3-200 librdmacm1 libnuma1 (their names in Debian)",
+        answers_whole=False,
+        kv_metric="sglang:num_used_tokens",
+        transfers_metric=(Side.PREFILL, "sglang:kv_transfer_total_mb_count"),
+    ),
 )

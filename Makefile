@@ -71,7 +71,7 @@ goldens: $(DEV_READY) ## Write tests/golden/render/ anew: what `headrace render`
 lock: $(BIN)/uv ## Resolve dependencies anew (releases younger than a week are left out)
 	@$(UV) pip compile -q --universal --generate-hashes --exclude-newer "$$(date -u -d '7 days ago' +%Y-%m-%dT00:00:00Z)" --no-emit-index-url --no-annotate --python-version 3.11 --custom-compile-command "make lock" pyproject.toml -o requirements/runtime.txt
 	@$(UV) pip compile -q --universal --generate-hashes --exclude-newer "$$(date -u -d '7 days ago' +%Y-%m-%dT00:00:00Z)" --no-emit-index-url --no-annotate --python-version 3.11 --custom-compile-command "make lock" --group dev -c requirements/runtime.txt -o requirements/dev.txt
-	@$(UV) pip compile -q --universal --generate-hashes --exclude-newer "$$(date -u -d '7 days ago' +%Y-%m-%dT00:00:00Z)" --no-emit-index-url --no-annotate --python-version 3.11 --custom-compile-command "make lock" --extra postgres --extra redis -c requirements/runtime.txt pyproject.toml -o requirements/image.txt
+	@$(UV) pip compile -q --universal --generate-hashes --exclude-newer "$$(date -u -d '7 days ago' +%Y-%m-%dT00:00:00Z)" --no-emit-index-url --no-annotate --python-version 3.11 --custom-compile-command "make lock" --extra kv-events --extra postgres --extra redis -c requirements/runtime.txt pyproject.toml -o requirements/image.txt
 	@$(UV) pip compile -q --universal --generate-hashes --exclude-newer "$$(date -u -d '7 days ago' +%Y-%m-%dT00:00:00Z)" --no-emit-index-url --no-annotate --python-version 3.11 --custom-compile-command "make lock" requirements/build.in -o requirements/build.txt
 
 clean: ## Remove the environment and caches

@@ -58,6 +58,7 @@ def engine(
     role: Annotated[Role, typer.Option(help="Of prefill/decode disaggregation.")] = Role.BOTH,
     transfer_loss: Annotated[TransferLoss, typer.Option(help="What a lost KV transfer means.")] = TransferLoss.FAIL,
     bootstrap_port: Annotated[int | None, typer.Option(help="SGLang's, of a prefill engine.")] = None,
+    kv_events: Annotated[str | None, typer.Option(help="JSON, as --kv-events-config; TensorRT-LLM: {}.")] = None,
     slot_dir: Annotated[Path | None, typer.Option(help="llama.cpp's --slot-save-path.")] = None,
     fault: Annotated[list[str] | None, typer.Option(help="KIND[:NAME=VALUE,...]; see `POST /sim/faults`.")] = None,
     seed: Annotated[int, typer.Option(help="Of the faults' chance.")] = 0,
@@ -97,6 +98,7 @@ def _config(given: Mapping[str, Any]) -> EngineConfig:
         transfer_loss=given["transfer_loss"],
         bootstrap_port=given["bootstrap_port"],
         slot_dir=given["slot_dir"],
+        kv_events=given["kv_events"],
         seed=given["seed"],
         faults=_faults(given["fault"] or []),
     )

@@ -95,6 +95,8 @@ class PoolPlan(msgspec.Struct, frozen=True, kw_only=True):
     devices: int = 1
     """Of one replica: what its GPU time is multiplied by."""
 
+    kv_event_ranks: int = 0
+    """Data-parallel ranks of one replica that tell of their KV caches; 0: events are not read."""
 
 class LimitsPlan(msgspec.Struct, frozen=True, kw_only=True):
     """`gateway.limits`, field for field."""
@@ -242,6 +244,7 @@ def _pool_plan(
     )
 
 
+        kv_event_ranks=pool.options.parallel.data if pool.options.telemetry.kv_events else 0,
 def _hedge_plan(pool: Pool) -> HedgePlan | None:
     hedge = pool.hedge
     return HedgePlan(budget_ratio=hedge.budget_ratio, min_delay_s=hedge.min_delay_s) if hedge.enabled else None

@@ -17,7 +17,6 @@ from headrace.engines.continuation import NO_CONTINUATION, ContinuationRow
 from headrace.engines.metrics import MetricTable
 from headrace.engines.structured_output import ConstraintWriter, no_structured_output
 
-
 EVENT_PORT_OFFSET = 10_000
 """From an engine's port to that of its KV events; one more for each further data-parallel rank, as engines count."""
 REPLAY_PORT_OFFSET = 15_000

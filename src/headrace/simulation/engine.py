@@ -277,6 +277,16 @@ class SimulatedEngine:
 
     # Observation
 
+    @property
+    def findable_blocks(self) -> int:
+        """Blocks of the device whose contents can be found again, used or not."""
+        return self._scheduler.kv.shared_blocks
+
+    @property
+    def evicted_blocks(self) -> int:
+        """A counter."""
+        return self._scheduler.kv.evicted_blocks
+
     def load(self) -> LoadSnapshot:
         scheduler, kv = self._scheduler, self._scheduler.kv
         return LoadSnapshot(

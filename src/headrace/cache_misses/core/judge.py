@@ -28,6 +28,8 @@ class Answered:
     """No prompt of its family was answered by this endpoint before: it could not have been cached there."""
     endpoint_has_hits: bool
     """The endpoint has found something cached at some time."""
+    cache_losses: int | None = None
+    """Grows with what the endpoint's engine says it has lost from its cache; None where it does not tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,4 +98,8 @@ def _cause_of_absence(answered: Answered, closest: Seen) -> MissCause | None:
         return None if answered.is_first_there else MissCause.OTHER_ENDPOINT
     if closest.outages != answered.outages:
         return MissCause.ENGINE_RESTARTED
+    if answered.cache_losses is not None and closest.cache_losses is not None:  # the engine tells: no need to guess
+        if answered.cache_losses != closest.cache_losses:
+            return MissCause.EVICTED
+        return None if answered.endpoint_has_hits else MissCause.NO_CACHE
     return MissCause.EVICTED if answered.endpoint_has_hits else MissCause.NO_CACHE

@@ -33,6 +33,8 @@ class Seen:
     outages: int
     """Of the endpoint, until then."""
     ended_mono_s: float
+    cache_losses: int | None = None
+    """What the endpoint's engine said it has lost from its cache until then; None where it does not tell."""
 
 
 class FingerprintStore:

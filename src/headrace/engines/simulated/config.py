@@ -75,6 +75,8 @@ class EngineConfig:
     serves_embeddings: bool = False
     """The model makes embeddings; servers of models that generate refuse to."""
     embedding_dimensions: int = 384
+    kv_events: str | None = None
+    """`--kv-events-config` of vLLM and SGLang, JSON; anything where TensorRT-LLM keeps events; None: it tells none."""
     seed: int = 0
     faults: tuple[Fault, ...] = field(default_factory=tuple)
 

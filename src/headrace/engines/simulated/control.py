@@ -6,6 +6,7 @@
 | `POST /sim/faults` | set `{"faults": [...]}` (or one fault) instead of those; an empty list clears them |
 | `GET /sim/timing` | how exactly tokens are written in time, and the engine's load |
 | `POST /sim/kv/<key>` | another engine fetches KV |
+| `POST /sim/kv-events` | `{"lose": 3}`: the next three messages of KV events are kept for who asks again, not sent |
 """
 
 import time
@@ -32,6 +33,8 @@ def control_reply(service: "Service", connection: Connection, request: HttpReque
             connection.reply(_set_faults(service, request))
         case "GET", "/sim/timing":
             connection.reply(Reply.json(timing(service)))
+        case "POST", "/sim/kv-events":
+            connection.reply(_lose_events(service, request))
         case "POST", path if path.startswith("/sim/kv/"):
             _give(service, connection, unquote(path.removeprefix("/sim/kv/")), waits=request.query.get("wait") == "1")
         case _:
@@ -81,6 +84,17 @@ def _set_faults(service: "Service", request: HttpRequest) -> Reply:
     service.faults.put(faults, time.monotonic())
     service.on_faults_changed()
     return _faults(service)
+
+
+def _lose_events(service: "Service", request: HttpRequest) -> Reply:
+    try:
+        wish = msgspec.json.decode(request.body or b"{}", type=dict[str, int])
+    except msgspec.MsgspecError as error:
+        return Reply.json({"error": str(error)}, 400)
+    lost = max(0, wish.get("lose", 0))
+    if service.cache_events is None or not service.cache_events.lose(lost):
+        return Reply.json({"error": "this engine publishes no KV events"}, 404)
+    return Reply.json({"lose": lost})
 
 
 def _give(service: "Service", connection: Connection, key: str, *, waits: bool) -> None:

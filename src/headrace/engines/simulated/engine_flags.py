@@ -26,6 +26,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "shutdown_timeout": ("--shutdown-timeout",),
         "bootstrap_port": ("--disaggregation-bootstrap-port",),
         "role": ("--disaggregation-mode",),
+        "kv_events": ("--kv-events-config",),
     }
 )
 """Option of `headrace sim engine` -> the flags that mean it. Sources: the engines' --help."""

@@ -30,6 +30,7 @@ from headrace.engines.simulated.generation import (
 )
 from headrace.engines.simulated.handover import Handover
 from headrace.engines.simulated.http import Connection, HttpRequest, Reply
+from headrace.engines.simulated.kv_events import CacheTeller
 from headrace.engines.simulated.pump import Pump, Write
 from headrace.engines.simulated.slots import Slots
 from headrace.engines.simulated.stats import MetricsView, RequestTimes, ServerStats
@@ -87,6 +88,9 @@ class Service:
         self._number = 0
         self._pages = WrongPages(self.faults, self.dialect.not_found)
         self._window: tuple[float, int] = (self.started_mono_s, 0)
+        self.cache_events = None if config.kv_events is None else CacheTeller(config, self.engine)
+        if self.cache_events is not None:
+            self._spawn(self.cache_events.serve())
 
     # connections (http.Listener)
 
@@ -327,6 +331,8 @@ class Service:
             self.stats.decode_steps += step.decode_sequences
             self.stats.slot_steps += 1
         self.stats.step_tokens.observe(step.prefill_tokens + step.decode_sequences)
+        if self.cache_events is not None:
+            self.cache_events.tell()
         after, self._after = self._after, []
         for act in after:
             act()
@@ -414,6 +420,11 @@ class Service:
 
     def clear_cache(self) -> None:
         self.engine.clear_prefix_cache()
+        if self.cache_events is not None:
+            self.cache_events.tell(is_cleared=True)
+
+    def take_cache_events(self) -> list[dict[str, object]]:
+        return [] if self.cache_events is None else self.cache_events.take()
 
     def view(self) -> MetricsView:
         load = self.engine.load()
@@ -473,6 +484,8 @@ class Service:
         self.pump.stop()
         for task in self._tasks:
             task.cancel()
+        if self.cache_events is not None:
+            self.cache_events.close()
         for connection in list(self.connections):
             connection.close()
 

@@ -38,6 +38,7 @@ class Endpoint:
         "_ejections",
         "address",
         "connections",
+        "cache_losses",
         "driver",
         "ejected_until_mono_s",
         "endpoint_id",
@@ -103,6 +104,9 @@ class Endpoint:
         """How often it went from usable to not ready: a process that comes back after that has an empty KV cache."""
         self.salter: Callable[[str], str] | None = None
         """Makes a tenant's `cache_salt`, where the pool keeps tenants apart in the prefix cache."""
+        self.cache_losses: int | None = None
+        """Grows whenever something has gone from its KV cache, by its own events; None: they are not read, or some are
+        missing."""
         self._ejections = 0
 
     @property

@@ -42,10 +42,15 @@ class QuestionAnswer:
             self.reply.set_result(reply)
 
 
-async def ask(endpoint: Endpoint, path: str, *, timeout_s: float, body_bytes: int) -> ProbeReply:
-    """Send GET `path` and wait for the reply, at most `timeout_s`; what is longer than `body_bytes` is cut off."""
+async def ask(
+    endpoint: Endpoint, path: str, *, timeout_s: float, body_bytes: int, method: bytes = b"GET"
+) -> ProbeReply:
+    """Ask `path` by GET, or by POST with an empty body, and wait for the reply, at most `timeout_s`; what is longer
+    than `body_bytes` is cut off."""
     answer = QuestionAnswer(asyncio.get_running_loop(), body_bytes)
-    head = b"GET %b HTTP/1.1\r\n%b\r\n" % (endpoint.heads.prefix + path.encode("ascii"), endpoint.heads.lines)
+    length = b"content-length: 0\r\n" if method == b"POST" else b""
+    target = endpoint.heads.prefix + path.encode("ascii")
+    head = b"%b %b HTTP/1.1\r\n%b%b\r\n" % (method, target, endpoint.heads.lines, length)
     # Never on a pooled connection: one that went stale would be taken for a dead engine.
     sending = endpoint.connections.send(head, b"", answer, fresh=True)
     try:

@@ -135,6 +135,7 @@ class MissWatch:
             outages=endpoint.outages,
             is_first_there=visit not in self._visits,
             endpoint_has_hits=endpoint.endpoint_id in self._hitting,
+            cache_losses=endpoint.cache_losses,
         )
         miss = None if prompt.is_cut else judge(answered, siblings)
         if miss is not None:
@@ -151,6 +152,7 @@ class MissWatch:
             version=version,
             outages=endpoint.outages,
             ended_mono_s=now_mono_s,
+            cache_losses=endpoint.cache_losses,
         )
         self._store.add(seen)
 

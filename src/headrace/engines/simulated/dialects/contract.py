@@ -68,6 +68,10 @@ class Host(Protocol):
 
     def clear_cache(self) -> None: ...
 
+    def take_cache_events(self) -> list[dict[str, object]]:
+        """KV cache events that nobody has asked for yet."""
+        ...
+
 
 Route = Callable[[Host, HttpRequest], Reply]
 

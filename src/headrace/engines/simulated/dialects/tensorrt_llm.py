@@ -125,6 +125,7 @@ class TensorrtLlmDialect(Dialect):
             ("GET", "/metrics"): self._take_statistics,
             ("GET", "/server_info"): lambda _, __: Reply.json({"disaggregated_params": {}}),
             ("GET", "/perf_metrics"): lambda _, __: Reply.json([]),
+            ("POST", "/kv_cache_events"): lambda host, _: Reply.json(host.take_cache_events()),
         }
         if self.config.has_metrics:
             table["GET", "/prometheus/metrics"] = lambda host, _: Reply.text(metrics_page(host.view()))

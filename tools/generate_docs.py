@@ -176,7 +176,8 @@ def cli_page() -> str:
     return page(
         "Command line",
         str(root.help),
-        "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a check found problems. `--json` prints "
+        "Exit codes: 0 done, 1 failed, 2 wrong usage (a name that there is nothing of, too), 3 a check found problems. "
+        "`--json` prints "
         '`{"schema": "headrace/<verb>/v1", "data": ...}`. `headrace --install-completion` sets up the shell\'s '
         "completion.",
         table(("verb", "does"), rows),

@@ -6,12 +6,19 @@ from pathlib import Path
 
 from tests.drill.instance import Instance
 
+UNKNOWN = (
+    *(("quota", "--tenant", "nope"), ("quota", "--project", "nope"), ("quota", "--key", "nope")),
+    *(("budget", "--tenant", "nope"), ("queue", "--model", "nope"), ("engine", "restart", "nope/0")),
+    *(("route", "explain", "--request", "request.json", "--tenant", "nope"),),
+)
+"""Names that a running instance does not have, as `tests/unit/cli/test_exit_codes.py` expects them."""
+
 PROMPT = "The miller asks where the water goes. " * 30
 
 
 def test_operators_see_where_a_request_goes_and_what_is_cached(tmp_path: Path) -> None:
     """After a conversation's first turn, the explanation of the next one names the replica that holds it, and the hit
-    of the next one is counted."""
+    of the next one is counted. A name or a file that the instance does not have is refused."""
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
     instance = Instance(tmp_path)
@@ -41,5 +48,11 @@ def test_operators_see_where_a_request_goes_and_what_is_cached(tmp_path: Path) -
         (tenant,) = json.loads(instance.run("cache", "--json").stdout)["data"]["tenants"]
         assert (tenant["requests"], tenant["cached_tokens"] > 200) == (2, True)
         assert found["picked"] in instance.run("cache").stdout
+        for words in UNKNOWN:
+            told = instance.run(*words)
+            assert (told.returncode, "nope" in told.stderr) == (2, True), (words, told.stderr)
+        other = instance.run("reload", "--dry-run", "--config", str(request))
+        assert (other.returncode, f"runs on {instance.config}" in other.stderr) == (1, True)
+        assert instance.run("reload", "--dry-run", "-c", instance.config.name).returncode == 0
     finally:
         instance.end()

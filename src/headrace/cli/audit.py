@@ -42,8 +42,8 @@ def audit(
             span_s = None if since is None else parse_span_s(since)
         since_at = None if span_s is None else access.clock.wall_at().timestamp() - span_s
         entries = read_audit(access.database, tenant=tenant, since_at=since_at, limit=limit)
-        if tenant is not None and not entries:
-            access.check_tenant(tenant)
+        if not entries:
+            access.check_names(tenant=tenant)
     emit("audit", entries, as_json=as_json, human=lambda: audit_table(entries) if entries else "Nothing was changed.")
 
 

@@ -13,7 +13,8 @@ import typer
 from headrace.cli.control_client import ControlClient, get_supervisor
 from headrace.cli.options import JsonOption, verb_app
 from headrace.cli.output import EXIT_USAGE, console, emit, fail
-from headrace.domain.operator_error import OperatorError
+from headrace.domain.errors import ErrorCode
+from headrace.domain.operator_error import OperatorError, UnknownNameError
 from headrace.settings import Settings, load_settings
 from headrace.wiring.first_keys import first_key_file
 
@@ -25,10 +26,12 @@ Message = dict[str, str]
 PromptArgument = Annotated[
     str | None, typer.Argument(help="What to say; without it, stdin, or a dialogue on a terminal.")
 ]
-ModelOption = Annotated[str | None, typer.Option("--model", "-m", help="Default: the first that chats.")]
+ModelOption = Annotated[
+    str | None, typer.Option("--model", "-m", metavar="MODEL", help="Default: the first that chats.")
+]
 KeyOption = Annotated[
     str | None,
-    typer.Option("--key", envvar=KEY_VARIABLE, help="API key; default: the first start's, where it is kept."),
+    typer.Option("--key", "-k", envvar=KEY_VARIABLE, help="API key; default: the first start's, where it is kept."),
 ]
 SystemOption = Annotated[str | None, typer.Option("--system", help="A system message.")]
 MaxTokensOption = Annotated[int | None, typer.Option("--max-tokens", min=1, help="Bound of each answer, tokens.")]
@@ -168,7 +171,7 @@ class _Session:
                 client.stream("POST", f"{self.url}/v1/chat/completions", json=body, headers=headers) as response,
             ):
                 if response.status_code != 200:
-                    raise OperatorError(_error_of(response.read(), response.status_code))
+                    raise _refusal(response.read(), response.status_code)
                 for line in response.iter_lines():
                     payload = line.removeprefix("data:").strip()
                     if not line.startswith("data:") or payload == "[DONE]":
@@ -224,6 +227,13 @@ def _kept_key(settings: Settings) -> str:
             hint=f"Give --key or set {KEY_VARIABLE}; `headrace keys create` makes one. Kept only for the built-in "
             "declaration on loopback.",
         )
+
+
+def _refusal(body: bytes, status: int) -> OperatorError:
+    """Why the gateway does not answer; a model that there is none of is a slip of whoever typed it."""
+    said = _error_of(body, status)
+    is_unknown = said.startswith(f"{ErrorCode.MODEL_NOT_FOUND.value}:")
+    return UnknownNameError(said) if is_unknown else OperatorError(said)
 
 
 def _error_of(body: bytes, status: int) -> str:

@@ -5,6 +5,7 @@ import json
 import socket
 import time
 from dataclasses import dataclass
+from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import quote, urlencode
@@ -13,7 +14,7 @@ import msgspec
 
 from headrace.control_api.operations import InstanceStatus, ReloadReport, RestartReport
 from headrace.domain.miss_status import MissStatus
-from headrace.domain.operator_error import OperatorError
+from headrace.domain.operator_error import OperatorError, UnknownNameError
 from headrace.domain.queue_status import QueueStatus
 from headrace.domain.routing_status import RouteExplanation, RoutingStatus
 from headrace.fleet.deploy.state_files import SupervisorFile, find_supervisor
@@ -153,9 +154,8 @@ class ControlClient:
             raise self._unanswered(error) from error
         if reply.status not in accepted:
             is_said = 400 <= reply.status < 500  # what was asked for is at fault: the answer says why in our own words
-            raise OperatorError(
-                reply.message if is_said else f"the supervisor answered {reply.status}: {reply.message}"
-            )
+            failure = UnknownNameError if reply.status == HTTPStatus.NOT_FOUND else OperatorError
+            raise failure(reply.message if is_said else f"the supervisor answered {reply.status}: {reply.message}")
         try:
             return msgspec.convert(json.loads(reply.body)["data"], kind)
         except (ValueError, KeyError, TypeError) as error:

@@ -18,7 +18,7 @@ from headrace.domain.endpoint import EngineKind
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-ModelOption = Annotated[str, typer.Option("--model", metavar="NAME", help="Name as on the Hub, ORG/NAME.")]
+ModelOption = Annotated[str, typer.Option("--model", "-m", metavar="NAME", help="Name as on the Hub, ORG/NAME.")]
 EngineOption = Annotated[
     EngineKind | None, typer.Option("--engine", metavar="ENGINE", help="One engine; default: all of them.")
 ]

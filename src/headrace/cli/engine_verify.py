@@ -60,7 +60,7 @@ NoStartOption = Annotated[
 ]
 DeclaredOption = Annotated[
     Path | None,
-    typer.Option("--config", metavar="FILE", help="Look the extra_args of this declaration's pools up, too."),
+    typer.Option("--config", "-c", metavar="FILE", help="Look the extra_args of this declaration's pools up, too."),
 ]
 AllOption = Annotated[bool, typer.Option("--all", help="List what is as expected, too.")]
 

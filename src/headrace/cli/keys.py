@@ -117,6 +117,8 @@ def list_keys(tenant: ListTenantOption = None, config: ConfigOption = None, as_j
     """List the keys, ended ones too; never their secrets."""
     with open_access(config) as access:
         records = access.keys.list_keys(tenant=None if tenant is None else TenantId(tenant))
+        if not records:
+            access.check_names(tenant=tenant)
         grants = access.keys.read_grants()
         now = access.clock.wall_at()
     views = [view_key(record, now, grants.get(record.key_id)) for record in records]

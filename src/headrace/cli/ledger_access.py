@@ -14,16 +14,19 @@ from headrace.database.migrate import migrate
 from headrace.database.url import sqlite_url
 from headrace.declaration.load import Loaded, find_declaration, load_declaration
 from headrace.declaration.model import Declaration
+from headrace.declaration.nearest import did_you_mean
 from headrace.declaration.problem import DeclarationError
 from headrace.domain.admin import OWNER_OF_ALL, Channel, Principal
 from headrace.domain.clock import Clock, SystemClock
+from headrace.domain.ids import KeyId
+from headrace.domain.operator_error import UnknownNameError
 from headrace.fleet.deploy.state_files import find_supervisor
 from headrace.settings import Settings, load_settings
 from headrace.tenancy.entry_store import EntryStore
 from headrace.tenancy.governing import EntryWishError, Governor
 from headrace.tenancy.key_store import KeyStore
 from headrace.tenancy.key_wish import KeyWishError
-from headrace.tenancy.overlay import EntryKind
+from headrace.tenancy.overlay import EntryKind, projects_of
 
 _NUDGE_S = 5.0
 
@@ -50,12 +53,24 @@ class LedgerAccess:
     def governor(self) -> Governor:
         return Governor(loaded=self.loaded, entries=self.entries, keys=self.keys, clock=self.clock)
 
-    def check_tenant(self, name: str) -> None:
-        """Of a tenant that is gone the past is still shown; where there is nothing of it, the name is a slip.
+    def check_names(
+        self, *, tenant: str | None = None, project: str | None = None, model: str | None = None, key: str | None = None
+    ) -> None:
+        """Of what is gone the past is still shown; where there is nothing of it, the name is a slip.
 
-        Raises: EntryNotFoundError with the nearest name.
+        Raises: UnknownNameError with the nearest name.
         """
-        self.governor.get_entry(EntryKind.TENANT, name)
+        declaration = self.declaration
+        if tenant is not None:
+            self.governor.get_entry(EntryKind.TENANT, tenant)
+        if project is not None:
+            known = projects_of(declaration, tenant)
+            if project not in known:
+                raise UnknownNameError(f'there is no project "{project[:128]}"', hint=did_you_mean(project, known))
+        if model is not None and model not in declaration.models:
+            raise UnknownNameError(f'there is no model "{model[:128]}"', hint=did_you_mean(model, declaration.models))
+        if key is not None:
+            self.keys.get_key(KeyId(key))
 
     def announce_change(self) -> bool:
         """Tell the running instance, so that the change is in force at once; False where none runs."""

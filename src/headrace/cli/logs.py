@@ -7,8 +7,9 @@ import typer
 
 from headrace.cli.log_tail import LogLine, LogTail, find_logs
 from headrace.cli.options import JsonOption, verb_app
-from headrace.cli.output import console, emit_line, fail
+from headrace.cli.output import console, emit_line
 from headrace.declaration.nearest import did_you_mean
+from headrace.domain.operator_error import UnknownNameError
 from headrace.settings import load_settings
 
 app = verb_app()
@@ -18,7 +19,10 @@ FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Go on with w
 SourceOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--source", "-s", help="supervisor, gateway, requests or engine-POOL-N; may be repeated. Default: all."
+        "--source",
+        "-s",
+        metavar="SOURCE",
+        help="supervisor, gateway, requests or engine-POOL-N; may be repeated. Default: all.",
     ),
 ]
 LinesOption = Annotated[int, typer.Option("--lines", "-n", min=0, help="Last lines of each source.")]
@@ -37,7 +41,7 @@ def logs(
     known = find_logs(log_dir)
     for name in wanted - set(known):
         if not is_following:
-            fail(f"there is no log {name} in {log_dir}", hint=did_you_mean(name, list(known)) or ", ".join(known))
+            raise UnknownNameError(f"there is no log {name} in {log_dir}", hint=did_you_mean(name, list(known)))
     tails = {name: LogTail(name, path) for name, path in known.items() if not wanted or name in wanted}
     is_single = len(wanted) == 1
     for tail in tails.values():

@@ -1,6 +1,6 @@
 """What every verb prints through: tables for people, versioned JSON for programs, errors on stderr.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a check found problems.
+Exit codes: 0 done, 1 failed, 2 wrong usage (a name that there is nothing of, too), 3 a check found problems.
 """
 
 import os

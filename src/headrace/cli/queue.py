@@ -8,8 +8,9 @@ import typer
 
 from headrace.cli.control_client import ControlClient, get_supervisor
 from headrace.cli.options import JsonOption, verb_app
-from headrace.cli.output import console, emit, emit_line, fail, table
+from headrace.cli.output import console, emit, emit_line, table
 from headrace.declaration.nearest import did_you_mean
+from headrace.domain.operator_error import UnknownNameError
 from headrace.domain.queue_status import EndpointRoom, QueueStatus, TenantQueue, WaitingRequest
 from headrace.settings import load_settings
 
@@ -62,7 +63,7 @@ def only_of(model: str | None, queues: tuple[QueueStatus, ...]) -> tuple[QueueSt
         return queues
     models = [each.model for each in queues]
     if model not in models:
-        fail(f'there is no model "{model}"', hint=did_you_mean(model, models))
+        raise UnknownNameError(f'there is no model "{model}"', hint=did_you_mean(model, models))
     return tuple(each for each in queues if each.model == model)
 
 

@@ -1,6 +1,7 @@
 """`headrace reload`: apply a changed declaration, or replace the running program, without losing a request."""
 
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,6 +16,12 @@ from headrace.settings import load_settings
 app = verb_app()
 POLL_S = 0.1
 
+ReloadedOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", "-c", metavar="FILE", help="The file that the instance runs on, to be sure; another one is refused."
+    ),
+]
 UpgradeOption = Annotated[
     bool,
     typer.Option("--upgrade", help="Also replace supervisor and gateway by the installed version; engines go on."),
@@ -25,6 +32,7 @@ TimeoutOption = Annotated[float, typer.Option("--timeout-s", min=1, help="Longes
 
 @app.command(epilog="Example: headrace reload --dry-run && headrace reload")
 def reload(
+    config: ReloadedOption = None,
     is_upgrade: UpgradeOption = False,
     is_dry_run: DryRunOption = False,
     timeout_s: TimeoutOption = 120.0,
@@ -37,7 +45,12 @@ def reload(
     short, the old ones end first.
     """
     settings = load_settings()
-    get_supervisor(settings)
+    running = get_supervisor(settings)
+    if config is not None and config.resolve() != (running.config_file and Path(running.config_file).resolve()):
+        raise OperatorError(
+            f"the instance runs on {running.config_file or 'the built-in declaration'}, not on {config}",
+            hint="Another file is taken by `headrace down` and `headrace up --config FILE`.",
+        )
     with ControlClient(settings) as client:
         before = client.status()
         report = client.reload(is_dry_run=is_dry_run, is_upgrade=is_upgrade)

@@ -29,7 +29,7 @@ def route() -> None:
 def explain(
     request: Annotated[str, typer.Option("--request", "-r", metavar="FILE", help="Body of a request; - reads stdin.")],
     path: Annotated[str, typer.Option("--path", help="Where it would be sent.")] = "/v1/chat/completions",
-    tenant: Annotated[str, typer.Option("--tenant", metavar="TENANT", help="Who would send it.")] = "",
+    tenant: Annotated[str, typer.Option("--tenant", "-t", metavar="TENANT", help="Who would send it.")] = "",
     request_class: Annotated[RequestClass | None, typer.Option("--class", help="How urgent it is.")] = None,
     as_json: JsonOption = False,
 ) -> None:

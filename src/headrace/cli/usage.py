@@ -93,8 +93,8 @@ def usage(
     with open_access(config) as access:
         until_at = access.clock.wall_at().timestamp()
         report = read_usage(access.database, since_at=until_at - span_s, until_at=until_at, by=_groups(by), only=only)
-        if tenant is not None and not report.rows:
-            access.check_tenant(tenant)
+        if not report.rows:
+            access.check_names(tenant=tenant, project=project, model=model, key=key)
         currency = access.loaded.declaration.prices.currency
     if (as_csv or output is UsageFormat.CSV) and not as_json:
         print(_csv(report), end="")

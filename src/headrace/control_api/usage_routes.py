@@ -14,6 +14,7 @@ from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.quota import BUDGETS
 from headrace.ledger.requests import READ_ROWS, read_requests
 from headrace.ledger.usage import DAY_S, UsageFilter, UsageGroup, read_usage
+from headrace.tenancy.overlay import projects_of
 from headrace.tenancy.quota_view import LimitFilter, view_limits
 
 
@@ -61,16 +62,22 @@ async def _answer_limits(schema: str, request: Request, context: ControlContext,
         is_scoped=context.tenant is not None,
     )
     declaration = context.operations.declaration()
-    keys = {str(record.key_id): record for record in await asyncio.to_thread(context.keys.list_keys)}
-    if only.tenant is not None and not only.is_scoped:  # the hint names others
-        _check_tenant(only.tenant, {*declaration.tenants, *(key.tenant for key in keys.values())})
+    keys = {
+        str(record.key_id): record
+        for record in await asyncio.to_thread(context.keys.list_keys)
+        if context.tenant in (None, record.tenant)
+    }
+    if not only.is_scoped:  # the hint names others
+        _check_named("tenant", only.tenant, {*declaration.tenants, *(key.tenant for key in keys.values())})
+    _check_named("project", only.project, projects_of(declaration, only.tenant))
+    _check_named("key", only.key_id, keys)
     statuses = [one for one in await context.operations.quota() if (one.unit in BUDGETS) == is_budget]
     return answer_json(schema, view_limits(statuses, declaration, keys, only))
 
 
-def _check_tenant(name: str, known: Collection[str]) -> None:
-    if name not in known:
-        message = f'there is no tenant "{name[:128]}". {did_you_mean(name, sorted(known))}'
+def _check_named(kind: str, name: str | None, known: Collection[str]) -> None:
+    if name is not None and name not in known:
+        message = f'there is no {kind} "{name[:128]}". {did_you_mean(name, sorted(known))}'
         raise RequestError(ErrorCode.ROUTE_NOT_FOUND, message)
 
 

@@ -17,4 +17,8 @@ class OperatorError(Exception):
 
 
 class WrongUsageError(OperatorError):
-    """What was typed is wrong in itself, whatever else there is: the command exits with 2."""
+    """What was typed cannot be meant: the command exits with 2."""
+
+
+class UnknownNameError(WrongUsageError):
+    """There is nothing of that name: no such tenant, key, model, pool, replica or log."""

@@ -25,7 +25,7 @@ from headrace.declaration.tenant_sections import Allowance, Organisation, Tenant
 from headrace.domain.admin import Principal
 from headrace.domain.clock import Clock
 from headrace.domain.ids import TenantId
-from headrace.domain.operator_error import OperatorError
+from headrace.domain.operator_error import UnknownNameError, WrongUsageError
 from headrace.domain.quota import Level
 from headrace.domain.tenant import KeyRecord, Scope
 from headrace.tenancy.conflict import ConflictError, ManagedByFileError
@@ -55,11 +55,11 @@ class ManagedBy(StrEnum):
     """Only keys still name it; they are refused."""
 
 
-class EntryNotFoundError(OperatorError):
+class EntryNotFoundError(UnknownNameError):
     """There is no organisation, tenant or project of this name."""
 
 
-class EntryWishError(OperatorError):
+class EntryWishError(WrongUsageError):
     """The entry cannot be as asked."""
 
 

@@ -17,7 +17,7 @@ from headrace.declaration.nearest import did_you_mean
 from headrace.domain.admin import ITSELF, OWNER_OF_ALL, Grant, Principal, Role
 from headrace.domain.clock import Clock
 from headrace.domain.ids import KeyId, TenantId
-from headrace.domain.operator_error import OperatorError
+from headrace.domain.operator_error import UnknownNameError
 from headrace.domain.quota import NO_LIMITS, LimitSet
 from headrace.domain.tenant import KeyRecord, Scope
 from headrace.tenancy.audit import AuditChange, append_audit
@@ -28,7 +28,7 @@ from headrace.tenancy.keys import generate_key
 _SUBJECT = "keys"
 
 
-class KeyNotFoundError(OperatorError):
+class KeyNotFoundError(UnknownNameError):
     """No key has this id."""
 
 

@@ -115,6 +115,12 @@ def project_name(tenant: str, project: str) -> str:
     return f"{tenant}/{project}"
 
 
+def projects_of(declaration: Declaration, tenant: str | None) -> list[str]:
+    """Names of the tenant's projects, or of all tenants' for None."""
+    sections = declaration.tenants if tenant is None else {tenant: declaration.tenants.get(tenant)}
+    return sorted({project for section in sections.values() if section is not None for project in section.projects})
+
+
 _Suspended = frozenset[tuple[Level, str]]
 _SectionT = TypeVar("_SectionT", bound=Allowance)
 

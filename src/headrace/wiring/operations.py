@@ -125,7 +125,10 @@ class InstanceOperations:
         runners = self.supervisor.fleet.runners
         runner = runners.get(replica)
         if runner is None:
-            message = f"headrace runs no replica {replica[:80]!r}. {did_you_mean(replica, sorted(runners))}"
+            hint = (
+                did_you_mean(replica, sorted(runners)) if runners else "It runs none itself: all pools have endpoints."
+            )
+            message = f'headrace runs no replica "{replica[:80]}". {hint}'
             raise RequestError(ErrorCode.ROUTE_NOT_FOUND, message)
         pid = runner.process.pid if runner.process else None
         is_accepted = not runner.is_stopping and runner.life.phase in RESTARTABLE
@@ -157,6 +160,10 @@ class InstanceOperations:
         return add_up_misses(await self.supervisor.gateway.misses())
 
     async def explain_route(self, wish: ExplainRoute) -> RouteExplanation:
+        tenants = self.declaration().tenants
+        if wish.tenant and wish.tenant not in tenants:
+            message = f'there is no tenant "{wish.tenant[:128]}". {did_you_mean(wish.tenant, tenants)}'
+            raise RequestError(ErrorCode.ROUTE_NOT_FOUND, message)
         found = await self.supervisor.gateway.explain_route(wish)
         if isinstance(found, str):
             raise RequestError(ErrorCode.INVALID_REQUEST, found)

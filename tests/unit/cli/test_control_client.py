@@ -15,7 +15,7 @@ import pytest
 from headrace.cli.control_client import ControlClient, NotRunningError
 from headrace.control_api.answers import answer_json
 from headrace.control_api.operations import InstanceStatus, LedgerSummary
-from headrace.domain.operator_error import OperatorError
+from headrace.domain.operator_error import OperatorError, UnknownNameError
 from headrace.fleet.deploy.process_identity import own_identity
 from headrace.fleet.deploy.state_files import SupervisorFile, lock_state, prepare_folders, write_supervisor_file
 from headrace.settings import Settings, load_settings
@@ -43,8 +43,9 @@ class Answers(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
+        is_known = "nope" not in self.path
         body = b'{"error": {"message": "the gateway refused it"}}'
-        self.send_response(409)
+        self.send_response(409 if is_known else 404)
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -150,3 +151,13 @@ def test_a_refused_connection_leaks_no_socket(settings: Settings) -> None:
         for _ in range(20):
             assert client.try_status() is None
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_name_that_the_instance_does_not_have_is_wrong_usage(settings: Settings) -> None:
+    """The command exits with 2; another refusal is a failure."""
+    with serving(settings), ControlClient(settings) as client:
+        with pytest.raises(UnknownNameError, match="refused"):
+            client.restart("nope/0")
+        with pytest.raises(OperatorError) as refused:
+            client.reload(is_dry_run=False, is_upgrade=False)
+    assert not isinstance(refused.value, UnknownNameError)

@@ -72,7 +72,7 @@ def test_revoking_ends_a_key_by_id_or_by_itself(run):
 def test_revoking_an_unknown_key_fails(run):
     """Nothing is ended by mistake."""
     ran = run("keys", "revoke", "zzzzzzzzzz")
-    assert ran.code == 1
+    assert ran.code == 2
     assert '"zzzzzzzzzz"' in ran.err
 
 

@@ -2,12 +2,12 @@
 
 import msgspec
 import pytest
-import typer
 from rich.console import Console
 from tests.unit.cli.conftest import Run
 from tests.unit.domain.test_queue_status import status
 
 from headrace.cli.queue import only_of, queue_view
+from headrace.domain.operator_error import UnknownNameError
 from headrace.domain.queue_status import QueueStatus
 
 
@@ -47,10 +47,10 @@ def test_nothing_running_is_said(run: Run) -> None:
     assert "headrace up" in ran.err
 
 
-def test_a_model_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_that_is_not_there_is_named() -> None:
     """Not taken for a declaration without models; the hint says which there are."""
     found = (status(),)
     assert only_of(None, found) == only_of("m", found) == found
-    with pytest.raises(typer.Exit):
+    with pytest.raises(UnknownNameError) as refused:
         only_of("qwen", found)
-    assert capsys.readouterr().err == 'error: there is no model "qwen"\nThere are: m.\n'
+    assert str(refused.value) == 'there is no model "qwen"\nThere are: m.'

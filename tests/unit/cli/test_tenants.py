@@ -96,12 +96,12 @@ def test_organisations_are_made_and_shown_too(declared):
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("show", "taem-a"), 1, 'Did you mean "team-a"?'),
+        (("show", "taem-a"), 2, 'Did you mean "team-a"?'),
         (("create", "team-a"), 1, "headrace.yaml:7"),
         (("create", "x", "--set", "models=[smal]"), 2, 'Did you mean "small"?'),
         (("create", "x", "--set", "weight"), 2, "KEY.PATH=VALUE"),
-        (("suspend", "team-a", "--project", "web"), 1, 'has no project "web"'),
-        (("change", "nobody", "--set", "weight=2"), 1, "there is no tenant"),
+        (("suspend", "team-a", "--project", "web"), 2, 'has no project "web"'),
+        (("change", "nobody", "--set", "weight=2"), 2, "there is no tenant"),
     ],
 )
 def test_a_slip_of_the_finger_is_answered_with_what_was_meant(declared, words, code, said):
@@ -124,7 +124,7 @@ def test_keys_of_a_removed_tenant_are_pointed_out(declared):
 def test_a_tenant_that_never_was_has_no_past(declared, verb):
     """A slip in --tenant is answered with the nearest name, not with an empty table; who was idle has an empty one."""
     ran = declared(verb, "--tenant", "taem-a")
-    assert (ran.code, 'there is no tenant "taem-a"' in ran.err, 'Did you mean "team-a"?' in ran.err) == (1, True, True)
+    assert (ran.code, 'there is no tenant "taem-a"' in ran.err, 'Did you mean "team-a"?' in ran.err) == (2, True, True)
     assert declared(verb, "--tenant", "team-a").code == 0
 
 

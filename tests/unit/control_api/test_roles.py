@@ -205,12 +205,18 @@ async def test_budgets_carry_their_marks(api):
 
 
 @pytest.mark.parametrize("path", ["quota", "budget"])
-async def test_limits_of_a_tenant_that_does_not_exist_are_not_shown_as_none(api, path):
-    """A slip in the tenant's name is answered with the nearest one."""
+async def test_limits_of_what_does_not_exist_are_not_shown_as_none(api, people, path):
+    """A slip in the name of a tenant, project or key is answered with the nearest one."""
     answer = await api.local.get(f"/api/v1/{path}?tenant=taem-a")
     assert answer.status_code == 404
     assert 'there is no tenant "taem-a". Did you mean "team-a"?' in answer.json()["error"]["message"]
     assert (await api.local.get(f"/api/v1/{path}?tenant={MINE}")).status_code == 200
+    for asked, known in (("project=wbe", "web"), ("key=nope", people.my_key)):
+        answer = await api.local.get(f"/api/v1/{path}?{asked}")
+        assert (answer.status_code, known in answer.text) == (404, True)
+    assert (await api.local.get(f"/api/v1/{path}?tenant={MINE}&project=web")).status_code == 200
+    hidden = await api.tcp.get(f"/api/v1/{path}?key=nope", headers=people.headers[Role.VIEWER, True])
+    assert (hidden.status_code, people.my_key in hidden.text, people.other_key in hidden.text) == (404, True, False)
 
 
 async def test_a_scoped_role_does_not_learn_where_files_lie(api, people):

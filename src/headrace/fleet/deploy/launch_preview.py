@@ -5,7 +5,7 @@ from pathlib import Path
 
 from headrace.declaration.model import Declaration, Model
 from headrace.declaration.model_source import FileSource, HuggingFaceSource, parse_source
-from headrace.domain.operator_error import OperatorError
+from headrace.domain.operator_error import UnknownNameError
 from headrace.engines.contract import Launch
 from headrace.engines.registry import driver_for
 from headrace.fleet.deploy.replica_plan import ReplicaPlan, bounds_of, shape_of
@@ -34,7 +34,7 @@ def preview_launches(declaration: Declaration, settings: Settings, *, pool: str 
     """
     own = [name for name, section in declaration.pools.items() if not section.is_remote]
     if pool is not None and pool not in own:
-        raise OperatorError(f"headrace runs no pool {pool}", hint=f"It runs: {', '.join(own) or 'none'}.")
+        raise UnknownNameError(f"headrace runs no pool {pool}", hint=f"It runs: {', '.join(own) or 'none'}.")
     return [_preview(declaration, name, settings) for name in own if pool in (None, name)]
 
 

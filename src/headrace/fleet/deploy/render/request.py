@@ -9,7 +9,7 @@ from headrace.declaration.deployment_sections import Deployment
 from headrace.declaration.finding import Finding
 from headrace.declaration.load import load_declaration
 from headrace.declaration.model import Declaration
-from headrace.domain.operator_error import OperatorError
+from headrace.domain.operator_error import UnknownNameError, WrongUsageError
 from headrace.engines.declared import lint_engines
 from headrace.fleet.deploy.render.core.model import RenderRequest
 
@@ -34,7 +34,7 @@ def make_request(
         declaration = declaration.model_copy(update={"deployment": _in_namespace(declaration, namespace)})
     if pool is not None and (pool not in declaration.pools or declaration.pools[pool].is_remote):
         own = [name for name, section in declaration.pools.items() if not section.is_remote]
-        raise OperatorError(f"headrace runs no pool {pool}", hint=f"It runs: {', '.join(own) or 'none'}.")
+        raise UnknownNameError(f"headrace runs no pool {pool}", hint=f"It runs: {', '.join(own) or 'none'}.")
     folder = loaded.path.parent if loaded.path is not None else Path.cwd()
     return RenderRequest(declaration=declaration, folder=str(folder), pool=pool), tuple(map(str, loaded.warnings))
 
@@ -50,6 +50,6 @@ def _in_namespace(declaration: Declaration, namespace: str) -> Deployment:
     try:
         return Deployment.model_validate({**declaration.deployment.model_dump(), "namespace": namespace})
     except ValidationError as error:
-        raise OperatorError(
+        raise WrongUsageError(
             f'"{namespace}" is no namespace', hint="Lower-case letters, digits and hyphens, at most 63."
         ) from error

@@ -6,82 +6,33 @@ from typing import Any
 
 import msgspec
 
-from headrace.domain.usage import TokenUsage
 from headrace.gateway.forwarding.core.bars import Had, ResumeBar
 from headrace.gateway.forwarding.core.seam import Seam
 from headrace.gateway.forwarding.streams.chunks import ChunkWatch
-from headrace.gateway.http.sse import event_field, iter_events
+from headrace.gateway.forwarding.streams.resumed_stream import ResumedStream
+from headrace.gateway.http.sse import event_field
 
 _SAME = ("id", "object", "created", "model", "system_fingerprint")
 """Members that say which answer a chunk belongs to."""
 DONE = b"data: [DONE]\n\n"
 
 
-class ResumedChunks:
-    """See `StreamWatch`. Every event is decoded and written anew: what that costs is paid by resumed streams alone."""
+class ResumedChunks(ResumedStream):
+    """See `ResumedStream`."""
 
     def __init__(self, had: Had, seam: Seam, *, hides_usage: bool, guessed_input_tokens: int | None) -> None:
-        self._had = had
-        self._seam = seam
+        super().__init__(had, seam, ChunkWatch(hides_usage=hides_usage), msgspec.json.encode(had.text)[1:-1])
         self._same = identity_of(had.first_event)
         self._guessed_input_tokens = guessed_input_tokens
-        self._inner = ChunkWatch(hides_usage=hides_usage)
-        self._is_choice_over = False
-        self.kept: bytearray | None = bytearray(msgspec.json.encode(had.text)[1:-1])
-        self.bar: ResumeBar | None = None
-        self.is_cut_short = False
-        self.answer_id: str | None = None
 
-    @property
-    def has_output(self) -> bool:
-        return self._inner.has_output
-
-    @property
-    def output_events(self) -> int:
-        return self._inner.output_events
-
-    @property
-    def is_done(self) -> bool:
-        return self.is_cut_short or self._inner.is_done
-
-    @property
-    def error(self) -> bytes | None:
-        return None if self.is_cut_short else self._inner.error
-
-    @property
-    def usage(self) -> TokenUsage | None:
-        found = self._inner.usage
-        return None if found is None else corrected(found, self._had)
-
-    def feed(self, block: bytes) -> bytes:
-        passed: list[bytes] = []
-        for event in iter_events(self._inner.feed(block)):
-            passed.append(self._rewritten(event))
-            if self.is_cut_short:
-                break
-        return b"".join(passed)
-
-    def had(self) -> Had | ResumeBar:
-        tokens = self._had.tokens + self.output_events
-        if self._is_choice_over:
-            return Had(text="", tokens=tokens, first_event=self._had.first_event, is_finished=True)
-        if self.kept is None:
-            return self.bar or ResumeBar.OFF
-        text = msgspec.json.decode(b'"%b"' % self.kept, type=str)
-        return Had(text=text, tokens=tokens, first_event=self._had.first_event)
-
-    def stop_keeping(self, bar: ResumeBar) -> None:
-        self.kept, self.bar = None, bar
+    def _text_of(self, kept: bytearray) -> str:
+        return msgspec.json.decode(b'"%b"' % kept, type=str)
 
     def _rewritten(self, event: bytes) -> bytes:
         payload = event_field(event, b"data")
         if payload is None or payload.strip() == b"[DONE]":
             return event
-        try:
-            chunk: dict[str, Any] = msgspec.json.decode(payload, type=dict[str, Any])
-        except (msgspec.MsgspecError, ValueError, RecursionError):
-            self.stop_keeping(ResumeBar.FIELD)
-            return event
+        chunk: dict[str, Any] = msgspec.json.decode(payload, type=dict[str, Any])
         chunk |= {name: value for name, value in self._same.items() if name in chunk or name != "system_fingerprint"}
         usage = chunk.get("usage")
         if isinstance(usage, dict):
@@ -94,11 +45,13 @@ class ResumedChunks:
         reason = choice.get("finish_reason")
         delta: dict[str, Any] | None = choice.get("delta")
         holder, name = (choice, "text") if delta is None else (delta, "content")
-        said: str = holder.get(name) or ""
+        said: object = holder.get(name) or ""
+        if not isinstance(said, str):
+            raise TypeError(f"{name} is no text")
         text = self._seam.take(said, is_last=bool(reason))
         if self._seam.is_stopped:
-            self.is_cut_short = self._is_choice_over = True
-            return closing_events(self._had, "stop", self._guessed_input_tokens, self._had.tokens + self.output_events)
+            self.is_cut_short = self._is_over = True
+            return closing_events(self._had, "stop", self._guessed_input_tokens, self._tokens)
         keeps_role = False
         if delta is not None:
             keeps_role = bool(delta.get("role")) and not self._had.first_event
@@ -109,7 +62,7 @@ class ResumedChunks:
                 return _event(chunk)
         if text != said:
             holder[name] = text
-        self._is_choice_over = self._is_choice_over or bool(reason)
+        self._is_over = self._is_over or bool(reason)
         if text and self.kept is not None:
             self.kept += msgspec.json.encode(text)[1:-1]
         return _event(chunk) if text or reason or has_usage or keeps_role else b""
@@ -159,19 +112,6 @@ def correct_usage(usage: dict[str, Any], had: Had) -> None:
 
 def _details(usage: dict[str, Any]) -> dict[str, Any]:
     return usage.get("prompt_tokens_details") or {}
-
-
-def corrected(usage: TokenUsage, had: Had) -> TokenUsage:
-    """The same for the ledger."""
-    prompt, cached = usage.input_tokens, usage.cached_input_tokens
-    if prompt is not None:
-        prompt = max(0, prompt - had.prompt_tokens)
-        cached = None if cached is None else min(cached, prompt)
-    return TokenUsage(
-        input_tokens=prompt,
-        output_tokens=None if usage.output_tokens is None else usage.output_tokens + had.tokens,
-        cached_input_tokens=cached,
-    )
 
 
 def _event(chunk: dict[str, Any]) -> bytes:

@@ -7,69 +7,21 @@ from typing import Any
 
 import msgspec
 
-from headrace.domain.usage import TokenUsage
 from headrace.gateway.forwarding.core.bars import Had, ResumeBar
 from headrace.gateway.forwarding.core.seam import Seam
-from headrace.gateway.forwarding.streams.resumed_chunks import corrected
+from headrace.gateway.forwarding.streams.resumed_stream import ResumedStream
 from headrace.gateway.forwarding.streams.typed_events import TypedEventWatch
-from headrace.gateway.http.sse import event_field, iter_events
+from headrace.gateway.http.sse import event_field
 
 
-class ResumedMessages:
-    """See `StreamWatch`."""
+class ResumedMessages(ResumedStream):
+    """See `ResumedStream`."""
 
     def __init__(self, had: Had, seam: Seam) -> None:
-        self._had = had
-        self._seam = seam
-        self._inner = TypedEventWatch()
-        self._is_finished = False
-        self.kept: bytearray | None = bytearray(had.text.encode())
-        self.bar: ResumeBar | None = None
-        self.is_cut_short = False
+        super().__init__(had, seam, TypedEventWatch(), had.text.encode())
 
-    @property
-    def answer_id(self) -> str | None:
-        return None
-
-    @property
-    def has_output(self) -> bool:
-        return self._inner.has_output
-
-    @property
-    def output_events(self) -> int:
-        return self._inner.output_events
-
-    @property
-    def is_done(self) -> bool:
-        return self.is_cut_short or self._inner.is_done
-
-    @property
-    def error(self) -> bytes | None:
-        return None if self.is_cut_short else self._inner.error
-
-    @property
-    def usage(self) -> TokenUsage | None:
-        found = self._inner.usage
-        return None if found is None else corrected(found, self._had)
-
-    def feed(self, block: bytes) -> bytes:
-        passed: list[bytes] = []
-        for event in iter_events(self._inner.feed(block)):
-            passed.append(self._rewritten(event))
-            if self.is_cut_short:
-                break
-        return b"".join(passed)
-
-    def had(self) -> Had | ResumeBar:
-        tokens = self._had.tokens + self.output_events
-        if self._is_finished:
-            return Had(text="", tokens=tokens, first_event=self._had.first_event, is_finished=True)
-        if self.kept is None:
-            return self.bar or ResumeBar.OFF
-        return Had(text=self.kept.decode("utf-8", "replace"), tokens=tokens, first_event=self._had.first_event)
-
-    def stop_keeping(self, bar: ResumeBar) -> None:
-        self.kept, self.bar = None, bar
+    def _text_of(self, kept: bytearray) -> str:
+        return kept.decode("utf-8", "replace")
 
     def _rewritten(self, event: bytes) -> bytes:
         payload = event_field(event, b"data")
@@ -90,15 +42,15 @@ class ResumedMessages:
                 self.stop_keeping(ResumeBar.FIELD)
                 return self._text(self._seam.take("", is_last=True)) + event
             case "message_delta":
-                self._is_finished = True
+                self._is_over = True
                 return typed_event({**typed, "usage": self._usage(typed.get("usage") or {})})
             case _:
                 return event
 
     def _text(self, text: str) -> bytes:
         if self._seam.is_stopped:
-            self.is_cut_short = self._is_finished = True
-            usage = {"output_tokens": self._had.tokens + self.output_events}
+            self.is_cut_short = self._is_over = True
+            usage = {"output_tokens": self._tokens}
             delta = {"stop_reason": "stop_sequence", "stop_sequence": None}
             return (
                 typed_event({"type": "content_block_stop", "index": 0})

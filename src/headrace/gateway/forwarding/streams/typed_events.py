@@ -120,7 +120,10 @@ class TypedEventWatch:
             return False
         self._learn(typed)
         if self.kept is not None:
-            self._keep(typed, event, self.kept)
+            try:
+                self._keep(typed, event, self.kept)
+            except (msgspec.MsgspecError, ValueError):  # a delta or block of another shape
+                self.stop_keeping(ResumeBar.FIELD)
         return True
 
     def _keep(self, typed: TypedEvent, event: bytes, kept: bytearray) -> None:

@@ -113,3 +113,17 @@ def test_an_end_that_is_missing_is_made(reason: str | None) -> None:
         "prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10, "estimated": True,
     }  # fmt: skip
     assert made.endswith(b"data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"{broken", b"[1]", b'{"choices":[null]}', b'{"choices":{"a":1}}', b'{"choices":[{"index":0,"delta":"text"}]}',
+     b'{"choices":[{"index":0,"delta":{"content":7}}]}'],
+)  # fmt: skip
+def test_what_is_not_understood_passes_and_the_stream_goes_on(payload: bytes) -> None:
+    """The caller gets the event as it came, and what follows; the stream is not resumed a second time."""
+    watch, odd = resumed(), b"data: " + payload + b"\n\n"
+    passed = watch.feed(odd + event(delta("upon")))
+    assert passed.startswith(odd)
+    assert b'"upon"' in passed
+    assert watch.had() is ResumeBar.FIELD

@@ -3,6 +3,7 @@
 import pytest
 
 from headrace.domain.usage import TokenUsage
+from headrace.gateway.forwarding.core.bars import ResumeBar
 from headrace.gateway.forwarding.streams.typed_events import TypedEventWatch
 
 
@@ -82,3 +83,14 @@ def test_a_message_that_stops_without_a_reason_is_an_error() -> None:
         delta = event(b'{"type":"message_delta","delta":{"stop_reason":%b},"usage":{"output_tokens":1}}' % reason)
         watch, _ = fed(START, PIECE, delta, event(b'{"type":"message_stop"}'))
         assert (watch.is_done, watch.error is None) == (is_whole, is_whole)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b'{"type":"content_block_delta","index":0}', b'{"type":"content_block_start","index":0,"content_block":"text"}'],
+)
+def test_an_event_of_another_shape_passes_and_bars_a_resume(payload: bytes) -> None:
+    """Its text is not known, so the stream is not gone on with elsewhere."""
+    watch = TypedEventWatch(bar=None)
+    assert watch.feed(event(payload)) == event(payload)
+    assert watch.had() is ResumeBar.FIELD

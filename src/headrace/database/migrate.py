@@ -10,7 +10,7 @@ from sqlalchemy import Connection, inspect, text
 from headrace.database.connect import Database, open_database
 from headrace.database.url import DatabaseError, DatabaseUrl
 
-SCHEMA_VERSION = "0004"
+SCHEMA_VERSION = "0005"
 """The newest file of `migrations/versions`."""
 
 _LOCK_NUMBER = 0x68656164

@@ -39,6 +39,7 @@ REQUESTS = Table(
     Column("cost_nanos", BigInteger),
     Column("price_version", Text),
     Column("degraded", Text),
+    Column("chosen_model", Text),
     Index("requests_received_at", "received_at"),
     sqlite_with_rowid=False,
 )

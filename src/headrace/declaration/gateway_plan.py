@@ -6,6 +6,7 @@ socket as JSON and never touches a disk, since it holds resolved secrets.
 
 import msgspec
 
+from headrace.declaration.auto_plan import AutoModelPlan, compile_auto_models
 from headrace.declaration.handover_plan import HandoverPlan, compile_handover
 from headrace.declaration.identity_plan import IdentityPlan, compile_identity
 from headrace.declaration.model import Declaration, Pool
@@ -94,9 +95,9 @@ class PoolPlan(msgspec.Struct, frozen=True, kw_only=True):
     decode_tokens_per_s: float | None = None
     devices: int = 1
     """Of one replica: what its GPU time is multiplied by."""
-
     kv_event_ranks: int = 0
     """Data-parallel ranks of one replica that tell of their KV caches; 0: events are not read."""
+
 
 class LimitsPlan(msgspec.Struct, frozen=True, kw_only=True):
     """`gateway.limits`, field for field."""
@@ -150,6 +151,7 @@ class GatewayPlan(msgspec.Struct, frozen=True, kw_only=True):
     journal_bytes: int
     routing: dict[str, RoutingPlan]
     """By model."""
+    auto_models: tuple[AutoModelPlan, ...] = ()
     sharing: SharingPlan = SharingPlan()
     """With whom limits are held together."""
     identity: IdentityPlan = IdentityPlan()
@@ -196,6 +198,7 @@ def compile_gateway_plan(
         segment_bytes=ledger.segment_bytes,
         journal_bytes=ledger.journal_bytes,
         routing=compile_routing(declaration),
+        auto_models=compile_auto_models(declaration),
         sharing=compile_sharing(gateway),
         identity=compile_identity(declaration.identity),
         upload_bytes=declaration.batch.file_bytes if declaration.batch.enabled else None,
@@ -241,10 +244,10 @@ def _pool_plan(
         prefill_tokens_per_s=pool.rates.prefill_tokens_per_s,
         decode_tokens_per_s=pool.rates.decode_tokens_per_s,
         devices=pool.options.parallel.devices,
+        kv_event_ranks=pool.options.parallel.data if pool.options.telemetry.kv_events else 0,
     )
 
 
-        kv_event_ranks=pool.options.parallel.data if pool.options.telemetry.kv_events else 0,
 def _hedge_plan(pool: Pool) -> HedgePlan | None:
     hedge = pool.hedge
     return HedgePlan(budget_ratio=hedge.budget_ratio, min_delay_s=hedge.min_delay_s) if hedge.enabled else None

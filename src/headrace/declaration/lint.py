@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from headrace.declaration.addresses import is_loopback, parse_endpoint_url, parse_listen
 from headrace.declaration.engine_options import EngineOptions
 from headrace.declaration.finding import Finding, error, warning
+from headrace.declaration.lint_auto import lint_auto
 from headrace.declaration.lint_callers import lint_callers
 from headrace.declaration.lint_handover import lint_handover
 from headrace.declaration.lint_identity import lint_identity
@@ -49,6 +50,7 @@ def lint(
     yield from _threads(declaration, machine)
     yield from _ports(declaration)
     yield from lint_callers(declaration, names)
+    yield from lint_auto(declaration, names)
     yield from lint_identity(declaration)
     yield from lint_routing(declaration)
     yield from lint_handover(declaration)

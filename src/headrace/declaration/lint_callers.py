@@ -16,9 +16,10 @@ SHARED_BUDGET_MOST = 9_000_000
 def lint_callers(declaration: Declaration, models: frozenset[str]) -> Iterator[Finding]:
     """Yield what is wrong or doubtful. `models` are all names that the file declares, broken ones too."""
     regions = frozenset(pool.region for pool in declaration.pools.values() if pool.region is not None)
+    callable_names = models | declaration.auto_models.keys()
     for name, organisation in declaration.organisations.items():
         path: KeyPath = ("organisations", name)
-        yield from _allowance(path, "organisation", organisation, models, regions)
+        yield from _allowance(path, "organisation", organisation, callable_names, regions)
         if not any(tenant.organisation == name for tenant in declaration.tenants.values()):
             yield warning(path, "no tenant belongs to this organisation", "Name it in a tenant, or take it out.")
     for name, tenant in declaration.tenants.items():
@@ -34,13 +35,14 @@ def lint_callers(declaration: Declaration, models: frozenset[str]) -> Iterator[F
 def _tenant(
     path: KeyPath, tenant: TenantSection, declaration: Declaration, models: frozenset[str], regions: frozenset[str]
 ) -> Iterator[Finding]:
-    yield from _allowance(path, "tenant", tenant, models, regions)
+    callable_names = models | declaration.auto_models.keys()
+    yield from _allowance(path, "tenant", tenant, callable_names, regions)
     organisation = tenant.organisation
     if organisation is not None and organisation not in declaration.organisations:
         hint = did_you_mean(organisation, declaration.organisations)
         yield error((*path, "organisation"), "there is no such organisation", hint)
     for name, project in tenant.projects.items():
-        yield from _allowance((*path, "projects", name), "project", project, models, regions)
+        yield from _allowance((*path, "projects", name), "project", project, callable_names, regions)
     for number, step in enumerate(tenant.degrade):
         for key, named in (("model", step.model), *(("models", model) for model in step.models)):
             if named is not None and named != "*" and named not in models:

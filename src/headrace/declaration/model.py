@@ -7,6 +7,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_serializer, model_validator
 
+from headrace.declaration.auto_section import AutoModel
 from headrace.declaration.batch_section import Batch
 from headrace.declaration.deployment_sections import Container, Deployment, Placement
 from headrace.declaration.engine_options import EngineOptions
@@ -279,7 +280,9 @@ class Pool(EngineOptions):
     queue: Queue = Field(default=Queue(), description="How requests wait for it in the gateway.")
     accepts: Accepts = Field(default=Accepts(), description="Which requests it takes.")
     resume: PoolResume = Field(default=PoolResume(), description="Streams of this pool that outlive an engine.")
-    handover: Handover = Field(default=Handover(), description="Requests that prefill engines begin, and others answer.")
+    handover: Handover = Field(
+        default=Handover(), description="Requests that prefill engines begin, and others answer."
+    )
     hedge: Hedge = Field(default=Hedge(), description="A second attempt when the first token is late.")
     container: Container = Field(default=Container(), description="Of each replica, for `headrace render`.")
     placement: Placement = Field(default=Placement(), description="Nodes and replicas, for `headrace render`.")
@@ -375,6 +378,9 @@ class Declaration(Section):
     )
     gateway: Gateway = Field(default=Gateway(), description="Where callers connect, and what they may send.")
     models: dict[Name, Model] = Field(description="Models by name.", min_length=1)
+    auto_models: dict[Name, AutoModel] = Field(
+        default={}, description="Names that stand for several models, of which one is chosen for each request."
+    )
     pools: dict[Name, Pool] = Field(description="Pools by name.", min_length=1)
     organisations: dict[Name, Organisation] = Field(default={}, description="Organisations of tenants, by name.")
     tenants: dict[Name, TenantSection] = Field(

@@ -69,6 +69,9 @@ class InferenceRequest(msgspec.Struct, kw_only=True):
     """Who asks, for routing: pools may be for some tenants only, and prompts of others kept apart."""
     placing: object | None = None
     """What routing keeps of the request between choices; set by it, and for nobody else to read."""
+    choice: object | None = None
+    """Where the caller's `model` stands for several: the choice made among them, as routing keeps it. None: it does
+    not."""
     regions: frozenset[str] | None = None
     """Regions whose pools may serve it, as its caller's levels allow; None is all."""
     pinned_endpoint: str | None = None
@@ -104,7 +107,16 @@ class InferenceRequest(msgspec.Struct, kw_only=True):
         """A copy that asks for another model."""
         named = msgspec.Raw(msgspec.json.encode(model))
         fields = self.fields | {"model": named}
-        return msgspec.structs.replace(self, requested_model=model, body=msgspec.json.encode(fields), fields=fields)
+        body = msgspec.json.encode(fields)
+        return msgspec.structs.replace(self, requested_model=model, body=body, fields=fields, choice=None, placing=None)
+
+    def become(self, model: str, input_tokens: int) -> None:
+        """Ask for another model from now on, in place: all who hold the request are to see it. For routing, where the
+        caller's own word stands for several.
+        """
+        self.requested_model, self.estimated_input_tokens, self.placing = model, input_tokens, None
+        self.fields = self.fields | {"model": msgspec.Raw(msgspec.json.encode(model))}
+        self.body = msgspec.json.encode(self.fields)
 
     def body_for(self, served_model: str, *, asks_usage: bool) -> bytes:
         """Return the body for an endpoint: untouched bytes wherever nothing must change.

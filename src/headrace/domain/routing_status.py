@@ -27,6 +27,31 @@ class CandidateView(msgspec.Struct, frozen=True, kw_only=True):
     """Weighted seconds by scorer; they add up to `cost_s`."""
 
 
+class ModelView(msgspec.Struct, frozen=True, kw_only=True):
+    """One model in one choice among those that a name of `auto_models` stands for."""
+
+    model: str
+    outcome: str
+    """picked, scored or filtered."""
+    reason: str = ""
+    """For a person: why it was picked, or left out."""
+    endpoint: str | None = None
+    """That would be picked for it."""
+    quality: float | None = None
+    wait_s: float | None = None
+    """Expected in the gateway's queue."""
+    ttft_s: float | None = None
+    """Predicted, after that."""
+    latency_s: float | None = None
+    """Predicted from now to the last token."""
+    price_nanos: int | None = None
+    """Expected, billionths of the currency."""
+    cached_tokens: int | None = None
+    cost_s: float | None = None
+    parts_s: Mapping[str, float] = {}
+    """Weighted seconds of latency, price and quality; they add up to `cost_s`."""
+
+
 class RouteExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """What one gateway worker would do with a request now. Nothing is sent."""
 
@@ -45,6 +70,11 @@ class RouteExplanation(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     """For a person: why there was no choice, or how it was made."""
     candidates: tuple[CandidateView, ...]
+    requested_model: str | None = None
+    """Where that stands for several models: its name; `model` is the one that was chosen."""
+    prefer: str | None = None
+    models: tuple[ModelView, ...] = ()
+    """Of those, in the order in which they would be tried, and then who was left out."""
 
 
 class HitCounts(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,9 @@ import structlog
 from headrace.domain.clock import Clock
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import ApiDialect, InferenceRequest, RequestClass
+from headrace.domain.routing_status import RouteExplanation
 from headrace.domain.tenant import Caller
+from headrace.domain.worker import ExplainRoute
 from headrace.gateway.accounting.account import Account, Books
 from headrace.gateway.admission.model_queue import GatewayTicket
 from headrace.gateway.admission.queue import AdmissionQueue
@@ -24,7 +26,7 @@ from headrace.gateway.entry.head import HeadReader, RequestHead
 from headrace.gateway.entry.own_answers import CorsPolicy, list_models, refuse, show_model
 from headrace.gateway.entry.reader import RequestReader, model_not_found
 from headrace.gateway.entry.request_class import CLASS_HEADER, class_of
-from headrace.gateway.entry.routes import ONE_MODEL, Route
+from headrace.gateway.entry.routes import ONE_MODEL, Route, find_route
 from headrace.gateway.entry.token_estimate import TokenEstimates
 from headrace.gateway.forwarding.delivery import Delivery
 from headrace.gateway.forwarding.dispatcher import Dispatcher
@@ -34,6 +36,7 @@ from headrace.gateway.http.wire import JSON_TYPE
 from headrace.gateway.identity.bearer import Identity
 from headrace.gateway.routing.debug_header import ASKS as EXPLAIN_ASKS
 from headrace.gateway.routing.debug_header import route_line
+from headrace.gateway.routing.model_chooser import ModelChooser
 from headrace.gateway.routing.pins import AnswerPins
 from headrace.gateway.routing.router import Router
 
@@ -56,6 +59,8 @@ class Rules:
     cors: CorsPolicy
     forwarding: ForwardingSettings
     models: tuple[str, ...]
+    chooser: ModelChooser | None = None
+    """None: no name stands for several models."""
 
 
 class Pipeline:
@@ -152,15 +157,27 @@ class Pipeline:
         if CLASS_HEADER in exchange.headers:
             request.request_class = class_of(exchange.headers, caller)
         account.is_stream = request.is_stream
-        if caller.models is not None and not caller.may_use(request.requested_model):  # 2 identity
-            raise model_not_found(request.requested_model)
-        account.model = request.requested_model
-        account.counted = self._books.counters.of(request.requested_model)
+        if rules.chooser is not None and request.requested_model in rules.chooser:
+            self._choose_model(account, request, caller, rules.chooser)
+        else:
+            if caller.models is not None and not caller.may_use(request.requested_model):  # 2 identity
+                raise model_not_found(request.requested_model)
+            account.model = request.requested_model
+            account.counted = self._books.counters.of(request.requested_model)
         account.request_class = CLASS_NAMES[request.request_class]
         if EXPLAIN_ASKS in exchange.headers:
             request = self.quota.fit(caller, request, exchange.received_mono_s)
             self._explain(progress, request, rules)
         self._admit(progress, request, caller, exchange.received_mono_s)
+
+    def _choose_model(self, account: Account, request: InferenceRequest, caller: Caller, chooser: ModelChooser) -> None:
+        """4 routing, its first half: the name stands for several models. Refusals count as the name's."""
+        name, counters = request.requested_model, self._books.counters
+        if not chooser.visible_to(name, caller):
+            raise model_not_found(name)
+        account.model, account.counted = name, counters.of(name)
+        chooser.choose(request, caller)
+        account.counted = counters.of(request.requested_model)
 
     def _identify_line(self, exchange: Exchange, now_at: float) -> Caller:
         return self._current().identity.identify_submitter(read_submitter(exchange), now_at)
@@ -183,6 +200,23 @@ class Pipeline:
             raise RequestError(ErrorCode.FORBIDDEN, "x-headrace-explain must be an admin key; leave it out")
         progress.head.reply_lines += route_line(rules.router.explain(request))
 
+    def explain_route(self, wish: ExplainRoute) -> RouteExplanation:
+        """Say where a request would go now. Raises: RequestError, as the request itself would be refused."""
+        rules, route = self.rules, find_route(wish.path.encode("utf-8", "replace"))
+        if rules is None or route is None or route.dialect is None:
+            raise RequestError(ErrorCode.ROUTE_NOT_FOUND, f"no request is answered at {wish.path}")
+        request = rules.reader.read(wish.body.encode(), route, route.dialect, lambda _: None)
+        request.tenant = wish.tenant
+        if wish.request_class is not None:
+            request.request_class = RequestClass(wish.request_class)
+        name, chooser = request.requested_model, rules.chooser
+        if chooser is not None and name in chooser:
+            caller = rules.identity.stand_in(wish.tenant) if wish.tenant else None
+            if not chooser.visible_to(name, caller):
+                raise model_not_found(name)
+            chooser.choose(request, caller, explains=True)
+        return rules.router.explain(request)
+
     def _admit(self, progress: "Progress", request: InferenceRequest, caller: Caller, now_mono_s: float) -> None:
         """3 admission and on; again later, where a shared limit has to be asked for elsewhere first."""
         exchange, head, account = progress.exchange, progress.head, progress.account
@@ -198,7 +232,7 @@ class Pipeline:
         deadline_mono_s = None if head.timeout_s is None else exchange.received_mono_s + head.timeout_s
         place: GatewayTicket | None = None
         if self.queue.has_lanes:
-            place = self.queue.enter(request, caller, exchange.received_mono_s, deadline_mono_s, exchange.headers)
+            place = self._enter(request, caller, exchange, deadline_mono_s)
             progress.place = place
             if place is not None and place.degraded is not None:
                 self._note_degraded(progress, place)
@@ -232,6 +266,17 @@ class Pipeline:
             self.dispatcher.hold(delivery)
             self.queue.wait(place)
 
+    def _enter(
+        self, request: InferenceRequest, caller: Caller, exchange: Exchange, deadline_mono_s: float | None
+    ) -> GatewayTicket | None:
+        """Into the queue of its model or, where that has no place for it and others would do, into theirs."""
+        while True:
+            try:
+                return self.queue.enter(request, caller, exchange.received_mono_s, deadline_mono_s, exchange.headers)
+            except RequestError:
+                if request.choice is None or not self._current().router.move_on(request):
+                    raise
+
     def _note_degraded(self, progress: "Progress", place: GatewayTicket) -> None:
         """Its tenant has declared what is to be done rather than to refuse it: the caller and the ledger are told."""
         assert place.degraded is not None
@@ -264,7 +309,10 @@ class Pipeline:
 
     def _models_body(self, route: Route, exchange: Exchange, account: Account) -> bytes:
         caller = account.caller
-        visible = [name for name in self._current().models if caller is None or caller.may_use(name)]
+        rules = self._current()
+        visible = [name for name in rules.models if caller is None or caller.may_use(name)]
+        if rules.chooser is not None:
+            visible += rules.chooser.visible(caller)
         if route is not ONE_MODEL:
             return list_models(visible)
         name = exchange.path.removeprefix(b"/v1/models/").decode("utf-8", "replace")
@@ -383,6 +431,26 @@ class Progress:
             now_mono_s=monotonic(),
         )
         account.gpu_s, account.cost_nanos, account.price_version = bill.gpu_s, bill.cost_nanos, bill.price_version
+        if ticket.request.requested_model != account.model:
+            self._note_model(ticket.request, code)
         if usage.input_tokens is not None:
             request = ticket.request
             pipeline.estimates.learn(request.requested_model, request.prompt_bytes, usage.input_tokens)
+
+    def _note_model(self, request: InferenceRequest, code: ErrorCode | None) -> None:
+        """Another model answered than was asked for by name: the ledger is told and, where the name stands for several,
+        what its answer took."""
+        account, rules = self.account, self.pipeline.rules
+        if account.dispatched_mono_s is None:
+            return
+        account.chosen_model = request.requested_model
+        output_tokens = account.usage.output_tokens
+        is_plain = code is None and account.attempts == 1
+        if (
+            request.choice is not None
+            and is_plain
+            and output_tokens is not None
+            and rules is not None
+            and rules.chooser
+        ):
+            rules.chooser.learn(request, monotonic() - account.dispatched_mono_s, output_tokens)

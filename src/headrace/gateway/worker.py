@@ -18,12 +18,10 @@ from headrace import __version__
 from headrace.declaration.gateway_plan import GatewayPlan, LimitsPlan
 from headrace.domain.clock import SystemClock
 from headrace.domain.endpoint import EndpointState
-from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.miss_status import MissStatus
 from headrace.domain.queue_status import QueueStatus
 from headrace.domain.quota import Spent
 from headrace.domain.quota_status import LimitStatus
-from headrace.domain.request import RequestClass
 from headrace.domain.routing_status import RouteExplanation, RoutingStatus
 from headrace.domain.tenant import KeyRecord
 from headrace.domain.worker import EndpointStatus, ExplainRoute, WorkerStatus
@@ -49,12 +47,11 @@ from headrace.gateway.endpoints.directory import EndpointDirectory
 from headrace.gateway.endpoints.discovery import DnsDiscovery
 from headrace.gateway.endpoints.load_reader import LoadReader
 from headrace.gateway.endpoints.prober import Prober
-from headrace.gateway.endpoints.serving import serving_table
+from headrace.gateway.endpoints.serving import auto_table, serving_table
 from headrace.gateway.entry.fields import FieldPolicy
 from headrace.gateway.entry.media import MediaPolicy
 from headrace.gateway.entry.own_answers import CorsPolicy
 from headrace.gateway.entry.reader import RequestReader
-from headrace.gateway.entry.routes import find_route
 from headrace.gateway.entry.shaping import Shaper
 from headrace.gateway.forwarding.core.failover import RetryLimits
 from headrace.gateway.forwarding.core.retry_budget import RetryBudget
@@ -66,6 +63,8 @@ from headrace.gateway.http.sweeper import SWEEP_INTERVAL_S, Sweeper
 from headrace.gateway.http.wire import DateLine
 from headrace.gateway.identity.reception import Reception, Trusts
 from headrace.gateway.pipeline import Pipeline, Rules
+from headrace.gateway.routing.core.model_choice import ModelPace
+from headrace.gateway.routing.model_chooser import Asks, ModelChooser
 from headrace.gateway.routing.placer import Placer
 from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.view import routing_status
@@ -99,6 +98,7 @@ class Worker:
         self._counters = Counters()
         self._directory = EndpointDirectory(loop, CacheSalt(settings.state_dir))
         self._placer = Placer(lambda: load_secret(settings.state_dir / PREFIX_SECRET_FILE))
+        self._paces: dict[str, ModelPace] = {}
         self._budget = RetryBudget(ratio=0.0, minimum=0, now_mono_s=monotonic())
         self._resume_budget = RetryBudget(ratio=0.0, minimum=0, now_mono_s=monotonic())
         self._hedges = HedgeBook()
@@ -150,7 +150,7 @@ class Worker:
             self._certificate.follow(certificate)
         self._directory.adopt(adoption)
         self._placer.adopt(plan.routing)
-        self._counters.adopt(plan.models)
+        self._counters.adopt((*plan.models, *(auto.name for auto in plan.auto_models)))
         tenancy = plan.tenancy
         names = tuple(tenant.name for tenant in tenancy.tenants)
         self._counters.tenants.adopt(names, tenancy.named_tenants, tenancy.currency)
@@ -192,7 +192,7 @@ class Worker:
         router = Router(models, self._directory, self._placer, plan.routing)
         return Rules(
             reader=RequestReader(
-                models,
+                {**models, **auto_table(plan, models)},
                 FieldPolicy(unknown_fields=plan.unknown_fields, allow_gated=plan.allow_gated),
                 MediaPolicy(plan.media_hosts),
                 Shaper(plan.allow_gated),
@@ -214,7 +214,13 @@ class Worker:
                 heartbeat_s=plan.heartbeat_s,
             ),
             models=plan.models,
+            chooser=self._make_chooser(plan, router) if plan.auto_models else None,
         )
+
+    def _make_chooser(self, plan: GatewayPlan, router: Router) -> ModelChooser:
+        quote, wait_of = self.pipeline.quota.quote, self.pipeline.queue.expected_wait_s
+        asks = Asks(quote=quote, wait_of=wait_of, tokens_of=self.pipeline.estimates.tokens_of)
+        return ModelChooser(plan.auto_models, router, self._placer, self._paces, asks)
 
     def _open_sharing(self, plan: GatewayPlan) -> None:
         """Hold limits together with others, where the first plan says so."""
@@ -385,14 +391,7 @@ class Worker:
 
     def explain_route(self, wish: ExplainRoute) -> RouteExplanation:
         """Say where a request would go now. Raises: RequestError, as the request itself would be refused."""
-        rules, route = self.pipeline.rules, find_route(wish.path.encode("utf-8", "replace"))
-        if rules is None or route is None or route.dialect is None:
-            raise RequestError(ErrorCode.ROUTE_NOT_FOUND, f"no request is answered at {wish.path}")
-        request = rules.reader.read(wish.body.encode(), route, route.dialect, lambda _: None)
-        request.tenant = wish.tenant
-        if wish.request_class is not None:
-            request.request_class = RequestClass(wish.request_class)
-        return rules.router.explain(request)
+        return self.pipeline.explain_route(wish)
 
     def metrics_text(self) -> str:
         return self._exposition.text()

@@ -52,6 +52,8 @@ class RequestRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     price_version: str | None = None
     degraded: str | None = None
     """What was changed about the request rather than to refuse it: another model, a shorter output; None: nothing."""
+    chosen_model: str | None = None
+    """The declared model that it was sent to, where the requested one stands for several, or was replaced."""
 
 
 RECORD_FIELDS: tuple[str, ...] = RequestRecord.__struct_fields__

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Integer, case, cast, func, select
+from sqlalchemy import ColumnElement, Integer, case, cast, func, or_, select
 
 from headrace.database.connect import Database
 from headrace.database.tables import REQUESTS
@@ -18,6 +18,8 @@ from headrace.domain.errors import Outcome
 
 DAY_S = 86400
 _READ_ROWS = 10_000
+MODEL: ColumnElement[Any] = func.coalesce(REQUESTS.c.chosen_model, REQUESTS.c.requested_model)
+"""The model that answered; for who was refused before there was one, what was asked for."""
 
 
 class UsageGroup(StrEnum):
@@ -46,10 +48,12 @@ class UsageFilter(msgspec.Struct, frozen=True, kw_only=True):
         wanted = (
             (REQUESTS.c.tenant, self.tenant),
             (REQUESTS.c.project, self.project),
-            (REQUESTS.c.requested_model, self.model),
             (REQUESTS.c.key_id, self.key_id),
         )
-        return tuple(column == value for column, value in wanted if value is not None)
+        found = tuple(column == value for column, value in wanted if value is not None)
+        if self.model is None:
+            return found
+        return (*found, or_(REQUESTS.c.requested_model == self.model, REQUESTS.c.chosen_model == self.model))
 
 
 EVERYTHING = UsageFilter()
@@ -166,7 +170,7 @@ def _group_column(by: UsageGroup, *, is_sqlite: bool) -> ColumnElement[Any]:
         UsageGroup.TENANT: REQUESTS.c.tenant,
         UsageGroup.PROJECT: REQUESTS.c.project,
         UsageGroup.CLASS: REQUESTS.c.request_class,
-        UsageGroup.MODEL: REQUESTS.c.requested_model,
+        UsageGroup.MODEL: MODEL,
         UsageGroup.KEY: REQUESTS.c.key_id,
         UsageGroup.ENDPOINT: REQUESTS.c.endpoint,
     }

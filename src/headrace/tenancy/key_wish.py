@@ -55,9 +55,10 @@ def check_key_wish(
     if project is not None and scope is Scope.ADMIN:
         raise KeyWishError("an admin key belongs to no project", hint="Leave the project out.")
     allowed = declaration.tenants[tenant].models
+    known = (*declaration.models, *declaration.auto_models)
     for model in models or ():
-        if model not in declaration.models:
-            raise KeyWishError(f'model "{model[:128]}" is not declared', hint=did_you_mean(model, declaration.models))
+        if model not in known:
+            raise KeyWishError(f'model "{model[:128]}" is not declared', hint=did_you_mean(model, known))
         if "*" not in allowed and model not in allowed:
             raise KeyWishError(
                 f'tenant "{tenant}" may not use model "{model}"', hint=f"It may use: {', '.join(allowed) or 'none'}."

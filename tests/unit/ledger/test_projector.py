@@ -165,7 +165,7 @@ def test_a_database_that_is_away_is_reported_and_caught_up_with(make_journal, ma
 def test_a_batch_and_its_position_are_one_transaction(database_url, make_record):
     """A refused batch leaves neither rows nor a position."""
     ingest = open_ingest(parse_database_url(database_url))
-    row = ["u", "r", None, 1.0, *[None] * 6, False, *[None] * 7, "completed", None, 200, 1, *[None] * 7]
+    row = ["u", "r", None, 1.0, *[None] * 6, False, *[None] * 7, "completed", None, 200, 1, *[None] * 8]
     assert ingest.write(Batch(segment="s", position=7, rows=[row, row])) == 1
     assert ingest.read_positions() == {"s": 7}
     with pytest.raises(Exception, match=r".") as caught:

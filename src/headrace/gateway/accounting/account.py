@@ -42,6 +42,8 @@ class LogLine(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     attempts: int = 0
     detail: str | None = None
     """Why it failed, as the operator needs it: which endpoint, what it did."""
+    chosen_model: str | None = None
+    """The declared model that answered, where it is another than `model`."""
 
 
 COMPLETED = Outcome.COMPLETED.value
@@ -102,6 +104,8 @@ class Account:
     price_version: str | None = None
     degraded: str | None = None
     """What was changed about the request so that it need not be refused."""
+    chosen_model: str | None = None
+    """The declared model that answered, where it is another than was asked for."""
 
     def settle(self, code: ErrorCode | None, http_status: int | None, now_mono_s: float) -> None:
         """End the request: the first call counts, later ones do nothing. `code` None: completed."""
@@ -152,6 +156,7 @@ class Account:
             self.cost_nanos,
             self.price_version,
             self.degraded,
+            self.chosen_model,
         )
         books.counters.requests += 1
         (self.counted or books.counters.unknown).count_end(record)
@@ -186,4 +191,5 @@ class Account:
             record.http_status,
             record.attempts,
             self.detail,
+            self.chosen_model,
         )

@@ -28,6 +28,12 @@ UNSEEN_PREFILL_S = 0.5
 prompts take; it only bounds how many prompts are sent at once while several tenants use a pool."""
 
 
+FULL_WAIT_S = 1.0
+"""Expected where every place is taken and nobody waits: one comes free soon. Chosen."""
+UNKNOWN_WAIT_S = 5.0
+"""Expected behind others of whom none has started yet. Chosen."""
+
+
 class AdmissionQueue:
     """All queues of one worker. Every ticket that `enter` returns is followed by exactly one `leave`.
 
@@ -134,6 +140,18 @@ class AdmissionQueue:
         ticket.claim = claim
         queue.running[ticket] = None
         return ticket
+
+    def expected_wait_s(self, model: str, request: InferenceRequest, weight: float, now: float) -> float:
+        """How long the request would wait for `model`, its tenant having `weight`; 0 where nothing bounds it."""
+        queue = self._limited.get(model)
+        if queue is None:
+            return 0.0
+        lane = queue.lane
+        if not lane.waiting:
+            usable = [endpoint for endpoint in self.endpoints_of(model) if endpoint.is_usable]
+            return FULL_WAIT_S if usable and all(_is_full(endpoint) for endpoint in usable) else 0.0
+        wait_s = lane.expected_wait_s(lane.flow(request.tenant, request.request_class, weight), now)
+        return UNKNOWN_WAIT_S if wait_s is None else wait_s
 
     def wait(self, ticket: GatewayTicket) -> None:
         """A held delivery is started when its turn comes, perhaps at once."""
@@ -268,6 +286,11 @@ class AdmissionQueue:
     @property
     def waiting(self) -> int:
         return sum(queue.lane.waiting for queue in self._queues.values())
+
+
+def _is_full(endpoint: Endpoint) -> bool:
+    limit = endpoint.load.sequences_limit
+    return limit is not None and endpoint.in_flight >= limit
 
 
 def _no_endpoints(_pool: str) -> tuple[Endpoint, ...]:

@@ -298,6 +298,11 @@ class Quota:
             return NO_BILL
         return Bill(gpu_s, None if tariff is None else cost, None if tariff is None else tariff.version)
 
+    def quote(self, model: str, input_tokens: int, cached_input_tokens: int, output_tokens: int) -> int:
+        """What so much would cost by the price table, without GPU time; 0 where the model has no price."""
+        tariff = self._tariffs.get(model)
+        return 0 if tariff is None else tariff.cost_nanos(input_tokens, cached_input_tokens, output_tokens, None)
+
     def sweep(self, busy: Mapping[str, int], now_mono_s: float) -> None:
         """Look at what time does. `busy`: how many replicas of each pool have work now.
 

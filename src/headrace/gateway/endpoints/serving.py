@@ -41,6 +41,17 @@ def serving_table(plan: GatewayPlan) -> Mapping[str, ServedModel]:
     return table
 
 
+def auto_table(plan: GatewayPlan, models: Mapping[str, ServedModel]) -> Mapping[str, ServedModel]:
+    """What requests are read by that ask for a name of `auto_models`: all pools of the models that it stands for."""
+    table: dict[str, ServedModel] = {}
+    for auto in plan.auto_models:
+        served = [models[each.model] for each in auto.candidates if each.model in models]
+        pools = tuple(pool for model in served for pool in model.pools)
+        drivers = tuple(dict.fromkeys(driver for model in served for driver in model.drivers))
+        table[auto.name] = ServedModel(name=auto.name, pools=pools, drivers=drivers)
+    return table
+
+
 def fields_with_rule(rule: FieldRule) -> frozenset[str]:
     """All fields that any engine's driver gives this rule: what is dangerous on one engine is kept from all."""
     return frozenset(

@@ -56,6 +56,10 @@ class TokenEstimates:
             size = max(0, size - media_bytes) + round(media * MEDIA_TOKENS * START_BYTES_PER_TOKEN)
         return size, int(size / self._bytes_per_token.get(model, START_BYTES_PER_TOKEN)) + TEMPLATE_TOKENS
 
+    def tokens_of(self, model: str, prompt_bytes: int) -> int:
+        """The tokens that an input of so many bytes is likely to have at another model."""
+        return int(prompt_bytes / self._bytes_per_token.get(model, START_BYTES_PER_TOKEN)) + TEMPLATE_TOKENS
+
     def learn(self, model: str, prompt_bytes: int, input_tokens: int) -> None:
         """An engine has counted an input."""
         if input_tokens <= TEMPLATE_TOKENS or not prompt_bytes:

@@ -23,6 +23,7 @@ from headrace.gateway.forwarding.core.failover import AttemptFailed, Decision, N
 from headrace.gateway.forwarding.going_on import resume
 from headrace.gateway.forwarding.hedge import Hedge, expect_first_token
 from headrace.gateway.forwarding.in_band import error_event
+from headrace.gateway.forwarding.model_line import naming_model
 from headrace.gateway.forwarding.phase import ENDED, ERROR, PAUSE, SENT, STREAM, TAIL, WHOLE, Phase
 from headrace.gateway.forwarding.ports import (
     FAILURE_TEXT,
@@ -140,6 +141,8 @@ class Delivery:
     def attempt_at(self, endpoint: Endpoint, *, fresh: bool = False) -> None:
         """Send the request to `endpoint`; `fresh`: once more, as the connection it was sent on had been closed."""
         request, account = self.request, self.account
+        if request.choice is not None:
+            self.reply_lines = naming_model(self.reply_lines, request.requested_model)
         if not fresh:
             account.attempts += 1
             self.tried += (endpoint,)
@@ -374,11 +377,18 @@ class Delivery:
             code=code,
             attempts=self.account.attempts,
             is_content_sent=False,
-            has_other_endpoint=settings.candidates.has_other(self.request, self.tried),
+            has_other_endpoint=settings.candidates.has_other(self.request, self.tried) or self._has_other_model(),
         )
         decision = decide(event, settings.retry, settings.budget, now_mono_s=now, jitter=random())  # noqa: S311
         settings.meters.retry_budget_refusals += decision.is_budget_used_up
         self._follow(decision, code, engine_error)
+
+    def _has_other_model(self) -> bool:
+        """Go to another model, where the caller's word stands for several and its head does not name one yet."""
+        request = self.request
+        if request.choice is None or self.exchange.is_streaming:
+            return False
+        return self.settings.candidates.move_on(request, self.tried)
 
     def _follow(self, decision: Decision, code: ErrorCode, engine_error: EngineError | None) -> None:
         if decision.step is NextStep.TRY_ELSEWHERE:

@@ -77,6 +77,10 @@ class Candidates(Protocol):
 
     def has_other(self, request: InferenceRequest, tried: tuple[Endpoint, ...]) -> bool: ...
 
+    def move_on(self, request: InferenceRequest, tried: tuple[Endpoint, ...]) -> bool:
+        """Make the request one for another model that it may go to as well; False: there is none."""
+        ...
+
 
 class Ending(Protocol):
     """The end of one request. Exactly one of the two is called, once."""

@@ -72,6 +72,10 @@ class Identity:
             tenant=TenantId(submitter.tenant), key_id=KeyId(submitter.key_id), project=submitter.project
         )
 
+    def stand_in(self, tenant: str) -> Caller:
+        """Anybody of a tenant, to say what would become of a request. Raises: RequestError FORBIDDEN or SUSPENDED."""
+        return self._maker.make(tenant=TenantId(tenant), key_id=KeyId(""))
+
     def submitter_of(self, caller: Caller) -> Submitter:
         """What must be kept of `caller` to find it again."""
         return Submitter(

@@ -11,9 +11,11 @@ from headrace.domain.routing_status import CandidateView, RouteExplanation
 from headrace.gateway.endpoints.directory import EndpointDirectory, count_states
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.endpoints.serving import ServedModel
+from headrace.gateway.routing.core.model_choice import ModelChoice
 from headrace.gateway.routing.core.pool_rules import PoolRules, make_rules
 from headrace.gateway.routing.core.scorers import hash_of
 from headrace.gateway.routing.miss_watch import WatchedAttempt
+from headrace.gateway.routing.model_view import request_for, with_models
 from headrace.gateway.routing.placer import Placement, Placer
 from headrace.gateway.routing.view import explain_choice
 
@@ -64,7 +66,9 @@ class Router:
         usable = _usable(candidates)
         fresh = [endpoint for endpoint in usable if endpoint not in tried] if tried else usable
         if not usable:
-            raise self._nothing_ready(request)
+            if request.choice is not None and not tried and self.move_on(request):
+                return self.choose(request)
+            raise self.refusal(request)
         candidates = fresh or usable
         return candidates[0] if len(candidates) == 1 else self._placer.pick(request, candidates)
 
@@ -93,7 +97,8 @@ class Router:
             if endpoint not in left:
                 state = EndpointState.DRAINING if endpoint.is_draining else endpoint.state
                 filtered.append(_left_out(endpoint, f"{state.value}: {endpoint.reason}"))
-        return explain_choice(self._placer, request, usable, filtered, reason)
+        found = explain_choice(self._placer, request, usable, filtered, reason)
+        return found if request.choice is None else with_models(found, request.choice)
 
     def _why_not(self, request: InferenceRequest, endpoint: Endpoint) -> str:
         """Why an endpoint of the model's pools is no candidate, in the order in which the filters apply."""
@@ -123,7 +128,7 @@ class Router:
         candidates = self._candidates(request)
         usable = _usable(candidates)
         if not usable:
-            raise self._nothing_ready(request)
+            raise self.refusal(request)
         with_room = tuple([endpoint for endpoint in usable if has_room(endpoint)])
         if not with_room:
             return None
@@ -144,6 +149,25 @@ class Router:
     def has_other(self, request: InferenceRequest, tried: tuple[Endpoint, ...]) -> bool:
         """Whether an endpoint that was not tried yet is usable."""
         return any(endpoint.is_usable and endpoint not in tried for endpoint in self._candidates(request))
+
+    def offered(self, request: InferenceRequest) -> Sequence[Endpoint]:
+        """The endpoints that a first attempt could go to now: usable ones or, in need, ejected ones."""
+        return _usable(self._candidates(request))
+
+    def move_on(self, request: InferenceRequest, tried: tuple[Endpoint, ...] = ()) -> bool:
+        """Where the caller's word stands for several models: make the request one for the next of them that has a
+        usable endpoint which was not tried. False: there is none.
+        """
+        choice = request.choice
+        if not isinstance(choice, ModelChoice):
+            return False
+        for place in range(choice.chosen + 1, len(choice.offers)):
+            offer = choice.offers[place]
+            if self.has_other(request_for(request, offer.model), tried):
+                choice.chosen = place
+                request.become(offer.model, offer.input_tokens)
+                return True
+        return False
 
     def is_ready(self) -> bool:
         """Whether any pool can answer."""
@@ -191,7 +215,8 @@ class Router:
             group.endpoints = tuple(one for pool in group.pools for one in self._directory.of_pool(pool))
         return group
 
-    def _nothing_ready(self, request: InferenceRequest) -> RequestError:
+    def refusal(self, request: InferenceRequest) -> RequestError:
+        """Why no endpoint of the model can be given the request."""
         candidates = tuple(self._candidates(request))
         states = ", ".join(f"{count} {state.value}" for state, count in sorted(count_states(candidates).items()))
         message = (

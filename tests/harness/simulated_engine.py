@@ -46,11 +46,11 @@ class Died(list[str]):
 
 @contextlib.asynccontextmanager
 async def serving(config: EngineConfig) -> AsyncIterator[tuple[Service, httpx.AsyncClient]]:
-    """The engine in this process, ready, on a port of its own; and a client to it."""
+    """The engine in this process, ready, on its port or one that is free; and a client to it."""
     died = Died()
     service = Service(config, die=died.append)
     service.become_ready()
-    server = await asyncio.get_running_loop().create_server(lambda: Connection(service), config.host, 0)
+    server = await asyncio.get_running_loop().create_server(lambda: Connection(service), config.host, config.port)
     service.port = server.sockets[0].getsockname()[1]
     try:
         async with httpx.AsyncClient(base_url=f"http://{config.host}:{service.port}", timeout=20) as client:

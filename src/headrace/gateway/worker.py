@@ -27,12 +27,13 @@ from headrace.domain.tenant import KeyRecord
 from headrace.domain.worker import EndpointStatus, ExplainRoute, WorkerStatus
 from headrace.gateway.accounting.account import Books
 from headrace.gateway.accounting.counters import Counters
-from headrace.gateway.accounting.exposition import EndpointSample, Exposition, WorkerSample
-from headrace.gateway.accounting.identity_exposition import IdentityCollector, IssuerSample
+from headrace.gateway.accounting.exposition import Exposition, WorkerSample
+from headrace.gateway.accounting.identity_exposition import IdentityCollector
 from headrace.gateway.accounting.miss_exposition import MissCollector
 from headrace.gateway.accounting.queue_exposition import QueueCollector
-from headrace.gateway.accounting.quota_exposition import BudgetSample, QuotaCollector, QuotaSample
-from headrace.gateway.accounting.sharing_exposition import SharingCollector, SharingSample
+from headrace.gateway.accounting.quota_exposition import QuotaCollector
+from headrace.gateway.accounting.routing_exposition import RoutingCollector
+from headrace.gateway.accounting.sharing_exposition import SharingCollector
 from headrace.gateway.admission.core.local_meters import LocalMeters, WallOffset
 from headrace.gateway.admission.queue import AdmissionQueue
 from headrace.gateway.admission.queue_view import queue_statuses
@@ -46,6 +47,7 @@ from headrace.gateway.endpoints.cache_salt import CacheSalt, load_secret
 from headrace.gateway.endpoints.directory import EndpointDirectory
 from headrace.gateway.endpoints.discovery import DnsDiscovery
 from headrace.gateway.endpoints.load_reader import LoadReader
+from headrace.gateway.endpoints.pool_loads import pool_loads
 from headrace.gateway.endpoints.prober import Prober
 from headrace.gateway.endpoints.serving import auto_table, serving_table
 from headrace.gateway.entry.fields import FieldPolicy
@@ -62,13 +64,16 @@ from headrace.gateway.http.certificate import ServerCertificate
 from headrace.gateway.http.sweeper import SWEEP_INTERVAL_S, Sweeper
 from headrace.gateway.http.wire import DateLine
 from headrace.gateway.identity.reception import Reception, Trusts
+from headrace.gateway.kv_events.reader import KvEventReader
 from headrace.gateway.pipeline import Pipeline, Rules
 from headrace.gateway.routing.core.model_choice import ModelPace
+from headrace.gateway.routing.figures import routing_figures
 from headrace.gateway.routing.model_chooser import Asks, ModelChooser
 from headrace.gateway.routing.placer import Placer
 from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.view import routing_status
 from headrace.gateway.tasks import spawn
+from headrace.gateway.worker_samples import sample_endpoints, sample_issuers, sample_quota, sample_sharing
 from headrace.ledger.flusher import Flusher
 from headrace.ledger.journal import JournalWriter
 from headrace.ledger.lines import RotatingLines
@@ -118,11 +123,16 @@ class Worker:
         self._keeper: LeaseKeeper | None = None
         self._wall = WallOffset(self._clock.wall_s(), monotonic())
         self.pipeline = Pipeline(self._clock, self._books, Quota(LocalMeters(self._wall)), AdmissionQueue(loop))
-        quotas = QuotaCollector(self._counters.tenants, self._sample_quota)
-        sharing, queues = SharingCollector(self._sample_sharing), QueueCollector(self.queue_statuses)
-        issuers = IdentityCollector(self._sample_issuers)
+        quotas = QuotaCollector(self._counters.tenants, lambda: sample_quota(self.pipeline.quota))
+        sharing, queues = SharingCollector(lambda: sample_sharing(self._keeper)), QueueCollector(self.queue_statuses)
+        issuers = IdentityCollector(lambda: sample_issuers(self._reception))
         misses = MissCollector(lambda: self._placer.misses.by_cause)
-        self._exposition = Exposition(self._counters, self._sample, quotas, sharing, queues, issuers, misses)
+        directory, placer = self._directory, self._placer
+        self._cache_reader = KvEventReader(directory, on_emptied=placer.forget, on_held=placer.hold_at_most)
+        routed = RoutingCollector(
+            lambda: routing_figures(placer), self._cache_reader.figures, lambda: pool_loads(directory)
+        )
+        self._exposition = Exposition(self._counters, self._sample, quotas, sharing, queues, issuers, misses, routed)
         self.head_arrived = self.pipeline.open  # the wire's Service: no method of ours in between
         self.request_arrived = self.pipeline.serve
         self.caller_left = self.pipeline.abandon
@@ -150,6 +160,7 @@ class Worker:
             self._certificate.follow(certificate)
         self._directory.adopt(adoption)
         self._placer.adopt(plan.routing)
+        self._cache_reader.polls = plan.workers == 1
         self._counters.adopt((*plan.models, *(auto.name for auto in plan.auto_models)))
         tenancy = plan.tenancy
         names = tuple(tenant.name for tenant in tenancy.tenants)
@@ -285,6 +296,7 @@ class Worker:
         self._background = [
             spawn(Prober(self._directory).run(), "prober"),
             spawn(LoadReader(self._directory, self.pipeline.queue.note_reading).run(), "load reader"),
+            spawn(self._cache_reader.run(), "kv events"),
             spawn(DnsDiscovery(self._directory, self._loop).run(), "discovery"),
         ]
         if self._keeper is not None:
@@ -451,41 +463,5 @@ class Worker:
             journal_dropped=self._journal.dropped if self._journal else 0,
             journal_pending=self._journal.pending if self._journal else 0,
             log_dropped=self._lines.dropped if self._lines else 0,
-            endpoints=tuple(
-                EndpointSample(
-                    endpoint=endpoint.endpoint_id,
-                    state=EndpointState.DRAINING if endpoint.is_draining else endpoint.state,
-                    in_flight=endpoint.in_flight,
-                    requests=endpoint.requests,
-                    failures=endpoint.failures,
-                )
-                for endpoint in self._directory
-            ),
-        )
-
-    def _sample_sharing(self) -> SharingSample | None:
-        figures = self._keeper.desk.figures() if self._keeper else None
-        return figures and SharingSample(
-            is_lost=figures.is_lost,
-            members=figures.members,
-            exchanges=figures.exchanges,
-            failures=figures.failures,
-            losses=figures.losses,
-        )
-
-    def _sample_issuers(self) -> tuple[IssuerSample, ...]:
-        return tuple(
-            IssuerSample(name=one.plan.name, fetched_at=one.fetched_at, fetched=one.fetched, failed=one.failed)
-            for one in self._reception.issuers
-        )
-
-    def _sample_quota(self) -> QuotaSample:
-        watch = self.pipeline.quota.budgets
-        return QuotaSample(
-            refusals=self.pipeline.quota.refusals,
-            budgets=tuple(
-                BudgetSample(limit_id=meter.limit_id, used_nanos=meter.used(monotonic()), amount_nanos=meter.amount)
-                for meter in watch.meters
-            ),
-            marks=watch.marks,
+            endpoints=sample_endpoints(self._directory),
         )

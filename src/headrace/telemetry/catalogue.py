@@ -3,28 +3,8 @@
 Label values are bounded: declared names, closed enums, and nothing a caller can invent (PAINS 14).
 """
 
-from dataclasses import dataclass
-from enum import StrEnum
-
-
-class MetricKind(StrEnum):
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricSpec:
-    """One metric. A counter's exposed name ends in `_total`, as Prometheus asks."""
-
-    name: str
-    kind: MetricKind
-    labels: tuple[str, ...]
-    unit: str
-    description: str
-    buckets: tuple[float, ...] = ()
-    """Upper bounds of a histogram's buckets, without +Inf."""
-
+from headrace.telemetry.routing_metrics import ROUTING_METRICS
+from headrace.telemetry.spec import MetricKind, MetricSpec
 
 UNKNOWN_MODEL = "unknown"
 """Label of requests that name no declared model, however many names callers make up."""
@@ -132,6 +112,34 @@ CACHE_MISS_TOKENS = _counter(
     "headrace_cache_miss_tokens_total", ("cause",), "tokens",
     "Tokens computed anew by them although an engine had computed them before; estimated.",
 )  # fmt: skip
+HANDOVER_DECISIONS = _counter(
+    "headrace_handover_decisions_total", ("model", "reason"), "requests",
+    "Requests that could have been split between a prefill and a decode engine: gain was split, all others stayed whole.",
+)  # fmt: skip
+HANDOVERS = _counter(
+    "headrace_handovers_total", ("model", "end"), "requests",
+    "Hand-overs by how they ended: completed, fell-back, passed-on, broken, caller-left.",
+)  # fmt: skip
+HANDOVER_FALLBACKS = _counter(
+    "headrace_handover_fallbacks_total", ("model", "reason"), "requests",
+    "Hand-overs that failed before decode's first token, by reason; the request went to one engine.",
+)  # fmt: skip
+HANDOVER_TOKENS = _counter(
+    "headrace_handover_tokens_total", ("model",), "tokens", "Prompt tokens whose KV was handed over."
+)
+HANDOVER_BYTES = _counter(
+    "headrace_handover_bytes_total", ("model",), "bytes",
+    "Bytes of that KV; absent where the size of a token is not known (pools.<name>.handover.kv_bytes_per_token).",
+)  # fmt: skip
+HANDOVER_STAGES = MetricSpec(
+    name="headrace_handover_stage_seconds",
+    kind=MetricKind.HISTOGRAM,
+    labels=("model", "stage"),
+    unit="seconds",
+    description="What the time to the first token of a split request is made of: prefill_queue (as predicted), "
+    "prefill, transfer, decode_queue.",
+    buckets=FIRST_TOKEN_BUCKETS_S,
+)
 TOKENS = _counter(
     "headrace_tokens_total", ("model", "kind"), "tokens", "Tokens as engines counted them: input, cached_input, output."
 )
@@ -256,13 +264,14 @@ IDENTITY_FETCHES = _counter(
 METRICS: tuple[MetricSpec, ...] = (
     REQUESTS, TTFT, TPOT, ITL, E2E, QUEUE, QUEUE_WAITING, QUEUE_OLDEST, QUEUE_REFUSALS, QUEUE_DEGRADED,
     QUEUE_WITHDRAWALS, ENDPOINT_PLACES, ENDPOINT_PREFILL, ENDPOINT_HELD, ENDPOINT_LOAD_AGE, CACHE_MISSES,
-    CACHE_MISS_TOKENS, TOKENS,
+    CACHE_MISS_TOKENS, HANDOVER_DECISIONS, HANDOVERS, HANDOVER_FALLBACKS, HANDOVER_TOKENS, HANDOVER_BYTES,
+    HANDOVER_STAGES, TOKENS,
     IN_FLIGHT, CONNECTIONS, RETRIES, FAILOVERS, RESUMES, UNRESUMED,
     RESUME_GAP, HEDGES, RETRY_BUDGET_REFUSALS,
     CANCELS, ENDPOINT_STATE, ENDPOINT_IN_FLIGHT, ENDPOINT_REQUESTS, ENDPOINT_FAILURES, JOURNAL_DROPPED, JOURNAL_PENDING,
     LOG_DROPPED, TENANT_REQUESTS, TENANT_TOKENS, TENANT_GPU, TENANT_COST, QUOTA_REFUSALS, BUDGET_USED, BUDGET,
     BUDGET_MARKS, SHARING_LOST, SHARING_MEMBERS, SHARING_EXCHANGES, SHARING_FAILURES, SHARING_LOSSES,
     IDENTITY_KEYS_TIME, IDENTITY_FETCHES,
-    LEDGER_LAG, REPLICA_PHASE, REPLICA_RESTARTS, GATEWAY_RESTARTS,
+    LEDGER_LAG, REPLICA_PHASE, REPLICA_RESTARTS, GATEWAY_RESTARTS, *ROUTING_METRICS,
 )  # fmt: skip
 """All of them, in the order of docs/metrics.md."""

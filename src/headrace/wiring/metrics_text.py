@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 from headrace.control_api.operations import ReplicaStatus
 from headrace.domain.endpoint import ReplicaPhase
 from headrace.telemetry import catalogue
+from headrace.telemetry.routing_metrics import TOLD_BY_ENGINES
 
 KNOWN_ALIKE = frozenset(
     {
@@ -18,6 +19,7 @@ KNOWN_ALIKE = frozenset(
         catalogue.BUDGET_MARKS.name.removesuffix("_total"),
         catalogue.SHARING_LOST.name,
         catalogue.SHARING_MEMBERS.name,
+        *(spec.name.removesuffix("_total") for spec in TOLD_BY_ENGINES),
     }
 )
 """Every worker says these of the whole instance."""

@@ -13,9 +13,11 @@ from urllib.parse import urlsplit
 import structlog
 
 from headrace.domain.endpoint import EngineKind
+from headrace.domain.routing_figures import CacheFigures
 from headrace.gateway.endpoints.directory import EndpointDirectory
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.kv_events.core.book import CacheBook
+from headrace.gateway.kv_events.core.changes import Tier
 from headrace.gateway.kv_events.poller import Poller
 from headrace.gateway.tasks import spawn
 
@@ -65,10 +67,10 @@ class KvEventReader:
         self.polls = True
         """Whether TensorRT-LLM is asked: it hands out each event once, so of several workers none may."""
 
-    def books(self) -> Iterator[tuple[Endpoint, CacheBook]]:
-        """Every endpoint that is followed, with what is known of its cache."""
+    def figures(self) -> Iterator[CacheFigures]:
+        """What is known of the cache of every endpoint that is followed."""
         for endpoint, followed in self._followed.items():
-            yield endpoint, followed.book
+            yield _figures(endpoint.endpoint_id, followed.book)
 
     async def run(self) -> None:
         """Follow the directory until cancelled."""
@@ -149,6 +151,22 @@ class KvEventReader:
         held_tokens = book.held_tokens()
         if held_tokens is not None:
             self._on_held(endpoint, held_tokens)
+
+
+def _figures(endpoint: str, book: CacheBook) -> CacheFigures:
+    held = {tier.value: book.held_tokens(tier) for tier in Tier}
+    return CacheFigures(
+        endpoint=endpoint,
+        stored_blocks=book.stored_blocks,
+        removed_blocks=book.removed_blocks,
+        clears=book.clears,
+        restarts=book.restarts,
+        held_tokens={tier: tokens for tier, tokens in held.items() if tokens is not None},
+        messages=book.messages,
+        missed=book.missed,
+        replayed=book.replayed,
+        unreadable=book.malformed + book.unknown,
+    )
 
 
 def _place_of(endpoint: Endpoint) -> tuple[str, int]:

@@ -49,6 +49,8 @@ class ModelPlacing:
     """Those that the last request could choose from, mostly the same ones: their candidates are known already."""
     candidates: Sequence[Candidate] = ()
     fleet: Fleet | None = None
+    braked_picks: int = 0
+    sampled_picks: int = 0
 
     def learn(self, prompt_bytes: int, usage: TokenUsage) -> None:
         """`prompt_bytes`: 0 where the prompt was too short to tell, with the template's own tokens in it."""
@@ -138,6 +140,10 @@ class Placer:
         self._turn += 1
         placing.turn, placing.now_mono_s = self._turn, monotonic()
         candidate = placing.picked = pick(placing, model.candidates, model.policy, self.index, model.fleet)
+        if placing.is_braked:
+            model.braked_picks += 1
+        if placing.is_sampled:
+            model.sampled_picks += 1
         return self._endpoints[candidate.bit]
 
     def explain(self, request: InferenceRequest, endpoints: Sequence[Endpoint]) -> tuple[Placing, Decision]:
@@ -234,6 +240,15 @@ class Placer:
         for endpoint, candidate in self._candidates.items():
             model = self._models.get(endpoint.plan.model)
             yield endpoint, candidate, FIRST_BYTES_PER_TOKEN if model is None else model.bytes_per_token
+
+    def speeds(self) -> Iterator[tuple[str, PoolSpeed]]:
+        """What every pool's answers have taught."""
+        yield from self._speeds.items()
+
+    def picks(self) -> Iterator[tuple[str, int, int]]:
+        """Every model with its choices in which the brake was used, and those that looked at a sample."""
+        for name, model in self._models.items():
+            yield name, model.braked_picks, model.sampled_picks
 
     def candidate_of(self, endpoint: Endpoint) -> Candidate | None:
         return self._candidates.get(endpoint)

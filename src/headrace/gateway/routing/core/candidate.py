@@ -3,6 +3,7 @@
 Pure numbers, in tokens and seconds; `now_mono_s` comes in as an argument, so that the same code runs in virtual time.
 """
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from math import exp, log
@@ -13,6 +14,7 @@ import msgspec
 from headrace.gateway.routing.core.chain import PromptChain
 from headrace.gateway.routing.core.learning import LineEstimate
 from headrace.gateway.routing.core.prefix_index import PrefixIndex, Shelf
+from headrace.telemetry.routing_metrics import PREDICTION_BOUNDS
 
 FIRST_GUESS_FIXED_S = 0.03
 FIRST_GUESS_S_PER_TOKEN = 1e-4
@@ -51,9 +53,12 @@ def prefill_work(uncached_tokens: float, input_tokens: float) -> float:
 class PoolSpeed:
     """What the answers of all endpoints of a pool have taught of how fast prompts and answers are there."""
 
-    __slots__ = ("tpot", "ttft")
+    __slots__ = ("miss_counts", "miss_sum", "tpot", "ttft")
 
     def __init__(self) -> None:
+        self.miss_counts = [0] * (len(PREDICTION_BOUNDS) + 1)
+        self.miss_sum = 0.0
+        """First tokens by how late they came, as a share of what was predicted; and the sum of those shares."""
         self.ttft = LineEstimate(fixed=FIRST_GUESS_FIXED_S, slope=FIRST_GUESS_S_PER_TOKEN, scale=1000.0)
         """Seconds to the first token by work to do, what is queued ahead included."""
         self.tpot = LineEstimate(fixed=FIRST_GUESS_TPOT_S, slope=FIRST_GUESS_TPOT_PER_SEQUENCE_S, scale=10.0)
@@ -105,6 +110,7 @@ class Candidate:
         "points",
         "pool",
         "prefill_tokens",
+        "prefix_claims",
         "running",
         "seed",
         "shelf",
@@ -140,6 +146,8 @@ class Candidate:
         self.next_unseen_mono_s = NEVER_S
         """When that is for the first of them."""
         self.claims = 0
+        self.prefix_claims = 0
+        """Those of them that came where their prompt's beginning was."""
         self.last_turn = 0
         """When it was last picked, in turns of the router: equals take turns."""
         self.input_tokens = 0
@@ -204,6 +212,8 @@ class Candidate:
         self.prefill_tokens = queued + work
         self.in_flight += 1
         self.claims += 1
+        if claim.expected_cached_tokens:
+            self.prefix_claims += 1
         if chain is not None and chain.names:
             claim.added = index.place(self.shelf, chain)
         if not shows_first_token:
@@ -222,7 +232,12 @@ class Candidate:
         self._leave_prefill(claim, now_mono_s)
         self.running += 1
         work, ttft_s = claim.ahead_tokens + claim.work_tokens, now_mono_s - claim.claimed_mono_s
-        self._learn_factor(ttft_s / max(1e-4, self.pool.ttft.predict(work)), now_mono_s)
+        pool = self.pool
+        ratio = ttft_s / max(1e-4, pool.ttft.predict(work))
+        missed = ratio / self.factor
+        pool.miss_counts[bisect_left(PREDICTION_BOUNDS, missed)] += 1
+        pool.miss_sum += missed
+        self._learn_factor(ratio, now_mono_s)
         self.pool.ttft.observe(work, ttft_s)
 
     def end(

@@ -48,6 +48,10 @@ class Ask(msgspec.Struct, kw_only=True, eq=False):
     now_mono_s: float = 0.0
     held_tokens: float = 0.0
     """What `pick` has found: of the prompt's tokens, those that the index believes to be cached where it goes."""
+    is_braked: bool = False
+    """What `pick` did: endpoints with far more in flight than the mean were left out."""
+    is_sampled: bool = False
+    """The same: not all of a large fleet were looked at."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -132,18 +136,21 @@ def pick(
 ) -> Candidate:
     """Pick one of `candidates` (at least one). `fleet`: of the same candidates, where the caller has it already.
 
-    Modifies: `ask.held_tokens`, and when the picked one was last picked.
+    Modifies: what `ask` has for it, and when the picked one was last picked.
     """
     chain, usual, brake = ask.chain, policy.usual, policy.brake_factor
+    ask.is_braked = ask.is_sampled = False
     matches = NO_MATCHES if chain is None else _matches(chain, candidates, policy, index, fleet)
     looked_at, held, tokens_per_unit = candidates, matches.held, 0.0
     if len(candidates) > policy.sample_above:
         looked_at = _sample(ask, candidates, fleet or fleet_of(candidates), matches)
+        ask.is_sampled = True
     if held and chain is not None:
         tokens_per_unit = ask.input_tokens / max(1, chain.length)
     if usual is None:
         if brake is not None:
-            looked_at = _below_brake(looked_at, candidates, brake)
+            kept = _below_brake(looked_at, candidates, brake)
+            ask.is_braked, looked_at = len(kept) < len(looked_at), kept
         totals, _ = _cost(_view(ask, looked_at, matches), policy)
     else:
         mix = usual[1 if ask.request_class is OFFLINE else 0]
@@ -151,6 +158,7 @@ def pick(
             looked_at, mix, ask.input_tokens, ask.output_tokens, held, tokens_per_unit, ask.now_mono_s
         )
         if brake is not None and busiest > (most := _most(in_flight, looked_at, candidates, brake)):
+            ask.is_braked = True
             places = [place for place, each in enumerate(looked_at) if each.in_flight + each.foreign <= most]
             looked_at, totals = [looked_at[place] for place in places], [totals[place] for place in places]
     picked = looked_at[_lowest(looked_at, totals, matches.fresh_name)]

@@ -138,8 +138,8 @@ started llm-main-0 645 5
 # The gateway.
 # drain: 30 s (gateway.drain_s), and 10 s to end
 # image: built from the project's Dockerfile
-mkdir -p "$files"/gateway/3c8d42ece2da
-cat > "$files"/gateway/3c8d42ece2da/headrace.yaml <<'HEADRACE_END'
+mkdir -p "$files"/gateway/7fce8e577013
+cat > "$files"/gateway/7fce8e577013/headrace.yaml <<'HEADRACE_END'
 # The gateway's declaration, made by `headrace render`: the engines of its pools run elsewhere.
 version: 1
 gateway:
@@ -152,8 +152,6 @@ pools:
   main:
     model: qwen2.5-32b
     engine: sglang
-    telemetry:
-      metrics: true
     endpoints:
       - http://main-0:30000
 HEADRACE_END
@@ -170,7 +168,7 @@ docker run --detach --init \
   --read-only --tmpfs /tmp \
   --publish 127.0.0.1:7070:7070 \
   --volume llm-state:/var/lib/headrace \
-  --volume "$files"/gateway/3c8d42ece2da/headrace.yaml:/etc/headrace/headrace.yaml:ro \
+  --volume "$files"/gateway/7fce8e577013/headrace.yaml:/etc/headrace/headrace.yaml:ro \
   --env HEADRACE_STATE_DIR=/var/lib/headrace \
   --env HEADRACE_CONFIG=/etc/headrace/headrace.yaml \
   --health-cmd 'python -c '"'"'import http.client as h; c = h.HTTPConnection("127.0.0.1", 7070, timeout=5); c.request("GET", "/health"); raise SystemExit(c.getresponse().status >= 400)'"'"'' \

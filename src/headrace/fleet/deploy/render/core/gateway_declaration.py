@@ -141,6 +141,8 @@ def _pool(
     for key in GATEWAYS_TOO:
         if (held := getattr(pool.options, key)) is not None and (key in section or _is_special(declaration, name, key)):
             kept[key] = held.model_dump(exclude_unset=True)
+    if kept.pop("telemetry", None) and pool.options.telemetry.kv_events:
+        kept["telemetry"] = {"kv_events": True}  # the rest of it is the engines'
     if reach.engine is not None:
         kept = {key: value for key, value in kept.items() if key not in GATEWAYS_TOO} | {"engine": reach.engine.value}
     if reach.served_model is not None:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import structlog
 from tests.fixtures.redis_server import RedisServer
 from tests.harness.raw_client import RawClient, ask, post
@@ -22,8 +23,12 @@ PRICES = {"version": "v1", "models": {"m": {"input_per_million": 0.0, "output_pe
 TENANTS: dict[str, dict[str, Any]] = {
     "plenty": {"limits": {"requests_per_min": PLENTY}, "budget": {"per_day": 1.0}},
     "slots": {"limits": {"concurrent_requests": SLOTS}},
+    "slim": {"budget": {"per_day": 0.001}},
     "few": {"limits": {"requests_per_min": 20}},
 }
+DEAR: dict[str, Any] = {"model": "m", "max_tokens": 900}
+"""Reserves nine tenths of what `slim` may spend a day."""
+SLIM = ("slim", "budget_per_day")
 CALL = {"model": "m", "max_tokens": OUTPUT_TOKENS, "messages": [{"role": "user", "content": "for plenty"}]}
 
 
@@ -138,6 +143,41 @@ async def test_slots_of_a_killed_worker_are_free_again(tmp_path: Path) -> None:
             await wait_until(lambda: _has(engine.now, SLOTS), "the dead worker's slots")
             engine.is_held.set()
         assert engine.most["slots"] == SLOTS
+
+
+@pytest.mark.parametrize("through", ["coordinator", "redis"])
+async def test_a_killed_worker_takes_no_part_of_a_budget_with_it(
+    through: str, mortal_redis: RedisServer, tmp_path: Path
+) -> None:
+    """Its requests in work had reserved nearly all of the budget: the other worker can soon spend it."""
+    redis = mortal_redis.url if through == "redis" else None
+    sharing = {"member_s": 2.0} if redis else {}
+    async with sharing_gateways(tmp_path, TENANTS, redis=redis, prices=PRICES, sharing=sharing) as shared:
+        one, other = shared.gateways
+        shared.engine.is_held = asyncio.Event()
+        async with RawClient(one.port) as client, RawClient(other.port) as second:
+            await client.send(
+                post({**DEAR, "messages": [{"role": "user", "content": "for slim"}]}, shared.keys["slim"])
+            )
+
+            async def is_served() -> bool:
+                return await shared.send(second, "slim", max_tokens=DEAR["max_tokens"]) == 200
+
+            async def is_reserved() -> bool:
+                return shared.engine.now.get("slim", 0) == 1 and not await is_served()
+
+            await wait_until(is_reserved, "the reservation to be known to both")
+            assert one.process is not None
+            one.process.send_signal(signal.SIGKILL)
+            await one.process.wait()
+            shared.engine.is_held.set()
+            await wait_until(is_served, "the budget to be free again")
+
+        async def is_spent() -> bool:
+            found = [one.used for one in await other.quota() if (one.name, one.unit.value) == SLIM]
+            return found == [OUTPUT_TOKENS * 1000]
+
+        await wait_until(is_spent, "what was spent, and no more, to count")
 
 
 async def test_the_coordinator_begins_anew_under_load(tmp_path: Path) -> None:

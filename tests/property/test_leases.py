@@ -189,6 +189,8 @@ REPORTS = st.builds(
     floor=st.integers(0, 30),
     seen=st.integers(0, 30),
     period=st.sampled_from([0, 20787, 20758]),
+    open=st.integers(0, 20),
+    was_open=st.integers(0, 20),
 )
 STEPS = st.tuples(
     st.sampled_from(["m1", "m2", "m3"]),

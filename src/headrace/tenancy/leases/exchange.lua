@@ -152,7 +152,11 @@ local function bury(pot)
   for name, lease in pairs(pot.leases) do
     if not book.members[name] then
       pot.leases[name] = nil
-      if pot.kind ~= 'slots' then use(pot, lease.held, floor(now_s / SLOT_S)) end
+      if pot.kind == 'rate' then
+        use(pot, lease.held, floor(now_s / SLOT_S))
+      elseif (lease.open_period or 0) == pot.period then
+        use(pot, -(lease.open or 0), 0)
+      end
     end
   end
 end
@@ -169,6 +173,7 @@ local function record(pot, report)
     pot.amount = report[3]
   end
   if (pot.kind == 'day' or pot.kind == 'month') and report[11] == pot.period then
+    if is_stranger and generation == book.generation then pot.used = pot.used + max(0, report[13] or 0) end
     pot.used = max(pot.used, report[9], is_stranger and report[10] or 0)
   end
   local present = floor(now_s / SLOT_S)
@@ -180,6 +185,7 @@ local function record(pot, report)
   lease.held = max(0, report[4])
   lease.need = max(0, report[5])
   lease.need_until_s = now_s + NEED_S
+  lease.open, lease.open_period = max(0, report[12] or 0), report[11]
   if not was_unmet then lease.since_s = now_s end
   return lease
 end

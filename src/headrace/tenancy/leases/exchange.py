@@ -69,7 +69,12 @@ class LeaseReport(msgspec.Struct, frozen=True, array_like=True):
     seen: int = 0
     """Of a budget: what the book had counted as spent at its last answer, for a book that has forgotten."""
     period: int = 0
-    """Which period `floor` and `seen` are of."""
+    """Which period `floor`, `seen` and `open` are of."""
+    open: int = 0
+    """Of a budget: what requests in work have reserved and not settled. It is among the uses; of a member that dies it
+    is given back, since nobody is charged for it."""
+    was_open: int = 0
+    """`open` as it was told last, for a book that gave it back because it took this member for dead."""
 
 
 class Exchange(msgspec.Struct, frozen=True, array_like=True):

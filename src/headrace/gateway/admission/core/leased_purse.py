@@ -38,9 +38,11 @@ class LeasedPurse(LeasedMeter):
         "_reset_mono_s",
         "_said",
         "_said_total",
+        "_told_open",
         "_total",
         "_typical",
         "_uses",
+        "open",
         "purse",
     )
 
@@ -48,6 +50,10 @@ class LeasedPurse(LeasedMeter):
         super().__init__(limit_id, amount, desk)
         self.purse = 0
         """What may be used without asking; below 0 where more was used than was leased."""
+        self.open = 0
+        """Of a budget: what requests in work have reserved and not settled, in this period."""
+        self._told_open = 0
+        """As the book was told last."""
         self._is_rate = self.kind is LeaseKind.RATE
         self._uses: dict[int, int] = {}
         """What was used here: of a rate in the last minute, by slots of time; of a budget all, in slot 0."""
@@ -122,6 +128,23 @@ class LeasedPurse(LeasedMeter):
             if amount * TOLD_PART >= self.amount:
                 self._desk.hurry()
 
+    # --- of a budget: what is reserved, so that it is given back should this process die
+
+    @property
+    def is_budget(self) -> bool:
+        return not self._is_rate
+
+    def begin(self, amount: int) -> None:
+        """So much of what was taken or charged is reserved for a request in work."""
+        self.open += amount
+
+    def end(self, amount: int, taken_mono_s: float, now_mono_s: float) -> None:
+        """So much of it is settled; what was not used has been given back."""
+        if not self._has_passed(taken_mono_s, now_mono_s):
+            self.open = max(0, self.open - amount)
+            if not self.is_listed:
+                self._desk.list_meter(self)
+
     def used(self, now_mono_s: float) -> int:
         unsaid = self._total - self._said_total
         if self._is_rate:
@@ -176,6 +199,7 @@ class LeasedPurse(LeasedMeter):
         self.purse = max(0, self.purse if is_kept else min(self.purse, want, self._keep))
         uses = self._tell(now_mono_s)
         self._asked, self._asked_least, self._short = need, least, 0
+        was_open, self._told_open = self._told_open, self.open
         period = max(self._period, self._floor_period)
         return LeaseReport(
             limit=self.text,
@@ -189,6 +213,8 @@ class LeasedPurse(LeasedMeter):
             floor=self._floor if self._floor_period == period else 0,
             seen=self._book_used if self._period == period else 0,
             period=period,
+            open=self.open,
+            was_open=was_open,
         )
 
     def adopt(self, answer: LeaseAnswer, now_mono_s: float) -> None:
@@ -196,6 +222,8 @@ class LeasedPurse(LeasedMeter):
         self.purse += answer.grant
         self._book_used, self._book_free = answer.used, answer.free
         self._reset_mono_s = now_mono_s + answer.resets_in_s
+        if answer.period != self._period and self._period:
+            self.open = self._told_open = 0  # Of the period that is over nothing is given back.
         self._period = answer.period
         if answer.period:
             self._period_ends_mono_s = now_mono_s + answer.resets_in_s
@@ -214,11 +242,13 @@ class LeasedPurse(LeasedMeter):
             self.purse += max(0, known // among)
 
     def expire(self) -> None:
-        """The book has given up on us, and counts what we held as used."""
+        """The book has given up on us: what we held is no longer ours."""
         self.purse = min(self.purse, 0)
 
     def retell(self, told: LeaseReport | None, told_mono_s: float, now_mono_s: float) -> None:
         """The book began anew: it hears of the rest of the last minute again. Budgets it knows by `seen`."""
+        if told is None:
+            self._told_open = 0  # This book has never heard of it; what it counts as spent has it in.
         if not self._is_rate:
             return
         self._own_used(now_mono_s)

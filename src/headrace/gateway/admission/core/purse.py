@@ -6,7 +6,10 @@ Counterpart: `admission/quota.py`, which makes purses of a plan and tells caller
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from headrace.domain.quota import SLOTS, RequestCaps, Unit
+from headrace.gateway.admission.core.leased_purse import LeasedPurse
 from headrace.gateway.admission.core.local_meters import LocalMeter
 from headrace.gateway.admission.core.meter import Meter
 from headrace.gateway.admission.core.rate_headers import RateHeaders
@@ -38,13 +41,17 @@ def no_amounts() -> Amounts:
 class Purse:
     """All meters that a caller is under, the widest level first, and the tightest caps of a single request."""
 
-    __slots__ = ("_local", "caps", "has_headers", "headers", "meters", "most_output_tokens", "needs_bill")
+    __slots__ = ("_local", "budgets", "caps", "has_headers", "headers", "meters", "most_output_tokens", "needs_bill")
 
     def __init__(self, meters: Sequence[Meter], caps: RequestCaps | None) -> None:
         self.meters = tuple((INDEX[meter.limit_id.unit], meter) for meter in meters)
         local = [(index, meter.try_take) for index, meter in self.meters if isinstance(meter, LocalMeter)]
         self._local = tuple(local) if len(local) == len(self.meters) else None
         """Of all meters, where none is shared with other processes."""
+        self.budgets = tuple(
+            (index, meter) for index, meter in self.meters if isinstance(meter, LeasedPurse) and meter.is_budget
+        )
+        """Shared with other processes, which must be able to tell what is only reserved here. Empty where none is."""
         self.caps = caps
         """None where nothing is capped."""
         self.needs_bill = any(index in (GPU, DAY, MONTH) for index, _ in self.meters)
@@ -89,6 +96,8 @@ class Purse:
             amount = amounts[index]
             if amount:
                 meter.take(amount, now_mono_s)
+        for index, budget in self.budgets:
+            budget.begin(amounts[index])
         return Reservation(self, amounts, now_mono_s)
 
     def _find_shortage(self, amounts: Amounts, now_mono_s: float) -> "Shortage | None":
@@ -113,8 +122,7 @@ class Shortage:
     """Until it could start; infinity: never under this limit."""
 
 
-@dataclass(slots=True, eq=False)
-class Reservation:
+class Reservation(msgspec.Struct, eq=False):
     """What one request holds, until it is settled; exactly once, whatever its end."""
 
     purse: Purse
@@ -137,6 +145,8 @@ class Reservation:
         for index, meter in self.purse.meters:
             if more[index]:
                 meter.charge(more[index], now_mono_s)
+        for index, budget in self.purse.budgets:
+            budget.begin(more[index])
         self.growths += ((now_mono_s, more),)
         self.held = [has + added for has, added in zip(held, more, strict=True)]
 
@@ -154,6 +164,8 @@ class Reservation:
                 meter.give_back(surplus, taken_mono_s, now_mono_s)
             elif surplus < 0:
                 meter.charge(-surplus, now_mono_s)
+        for index, budget in self.purse.budgets:
+            budget.end(held[index], taken_mono_s, now_mono_s)
         for meter in self.late_slots:
             meter.give_back(1, taken_mono_s, now_mono_s)
 

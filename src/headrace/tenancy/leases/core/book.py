@@ -121,6 +121,7 @@ class LeaseBook:
             is_alive=self._members.__contains__,
             delay_slots=message.delay_slots,
             may_grant=may_grant,
+            is_same_book=message.generation == self.generation,
         )
         if pot.is_waited_for(now_s):
             self._waited_for[report.limit] = now_s + NEED_S

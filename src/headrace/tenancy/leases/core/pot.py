@@ -26,6 +26,9 @@ class Lease:
     need_until_s: float = 0.0
     since_s: float = 0.0
     """Since when it has needed more than it holds."""
+    open: int = 0
+    open_period: int = 0
+    """Of a budget: what its requests in work have reserved, and of which period."""
 
     def unmet(self, now_s: float) -> int:
         return max(0, self.need - self.held) if now_s < self.need_until_s else 0
@@ -64,11 +67,12 @@ class Pot:
         is_alive: Callable[[str], bool],
         delay_slots: int = 0,
         may_grant: bool = True,
+        is_same_book: bool = True,
     ) -> LeaseAnswer:
-        """Take one report in and decide on it."""
+        """Take one report in and decide on it. `is_same_book`: it was this book that answered the member last."""
         resets_in_s = self._pass_time(now_s, now_at)
         self._bury(is_alive, now_s)
-        lease = self._record(member, report, now_s, delay_slots)
+        lease = self._record(member, report, now_s, delay_slots, is_same_book=is_same_book)
         decide = self._decide_slots if self.kind is LeaseKind.SLOTS else self._decide_purse
         grant, keep = decide(member, lease, report, now_s, may_grant=may_grant)
         lease.held += grant
@@ -97,13 +101,21 @@ class Pot:
         return resets_in_s
 
     def _bury(self, is_alive: Callable[[str], bool], now_s: float) -> None:
-        """Free the slots of dead members; what was in their purses may have been used, and counts as that."""
+        """Free what dead members held.
+
+        1. Slots are free.
+        2. Of a rate, what was in the purse may have been used and counts as that: for a minute.
+        3. Of a budget, what the requests in work had reserved is given back. What was spent of it and of the purse, the
+           ledger knows and members tell (`floor`).
+        """
         for member in [member for member in self.leases if not is_alive(member)]:
             lease = self.leases.pop(member)
-            if self.kind is not LeaseKind.SLOTS:
+            if self.kind is LeaseKind.RATE:
                 self._use(lease.held, int(now_s // SLOT_S))
+            elif lease.open_period == self.period:
+                self._use(-lease.open, 0)
 
-    def _record(self, member: str, report: LeaseReport, now_s: float, delay_slots: int) -> Lease:
+    def _record(self, member: str, report: LeaseReport, now_s: float, delay_slots: int, *, is_same_book: bool) -> Lease:
         lease = self.leases.get(member)
         is_stranger = lease is None
         if lease is None:
@@ -112,6 +124,8 @@ class Pot:
         elif lease.amount != report.amount:
             lease.amount = self.amount = report.amount  # The last to change it is right: its plan is the newest.
         if self.kind in (LeaseKind.DAY, LeaseKind.MONTH) and report.period == self.period:
+            if is_stranger and is_same_book:
+                self.used += max(0, report.was_open)  # It was taken for dead, and lives.
             self.used = max(self.used, report.floor, report.seen if is_stranger else 0)
         present = int(now_s // SLOT_S)
         for use in report.uses:
@@ -122,6 +136,7 @@ class Pot:
         lease.held = max(0, report.held)
         lease.need = max(0, report.need)
         lease.need_until_s = now_s + NEED_S
+        lease.open, lease.open_period = max(0, report.open), report.period
         if not was_unmet:
             lease.since_s = now_s
         return lease

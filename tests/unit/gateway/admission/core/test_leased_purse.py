@@ -3,6 +3,7 @@
 from headrace.domain.quota import Level, LimitId, Unit
 from headrace.gateway.admission.core.lease_desk import LeaseDesk
 from headrace.gateway.admission.core.leased_purse import IDLE_S, LeasedPurse
+from headrace.gateway.admission.core.purse import DAY, Purse, Reservation, no_amounts
 from headrace.tenancy.leases.exchange import LeaseAnswer, Use
 
 
@@ -74,6 +75,44 @@ def test_a_spent_budget_of_yesterday_is_not_given_back_today() -> None:
     purse.take(10, 17.0)
     purse.give_back(4, 17.0, 18.0)
     assert purse.report(18.0).uses == (Use(0, 6),)
+
+
+def test_what_is_only_reserved_of_a_budget_is_told() -> None:
+    """From the reservation over its growth to its end; the book hears what it was told last, too."""
+    purse = purse_of(Unit.BUDGET_PER_DAY)
+    purse.adopt(answer(500, resets_in_s=1000.0, period=20787), 0.0)
+    whole = Purse([purse], None)
+    amounts = no_amounts()
+    amounts[DAY] = 200
+    reservation = whole.try_reserve(amounts, 1.0)
+    assert isinstance(reservation, Reservation)
+    report = purse.report(1.0)
+    assert (report.uses, report.open, report.was_open) == ((Use(0, 200),), 200, 0)
+    grown = no_amounts()
+    grown[DAY] = 250
+    reservation.grow(grown, 2.0)
+    report = purse.report(2.0)
+    assert (report.uses, report.open, report.was_open) == ((Use(0, 50),), 250, 200)
+    spent = no_amounts()
+    spent[DAY] = 250
+    purse.is_listed = False
+    reservation.settle(spent, 3.0)
+    assert purse.is_listed, "the book hears of it though nothing comes back"
+    report = purse.report(3.0)
+    assert (report.uses, report.open, report.was_open) == ((), 0, 250)
+
+
+def test_reservations_of_yesterday_are_no_longer_told() -> None:
+    """They are settled against the budget of the day before."""
+    purse = purse_of(Unit.BUDGET_PER_DAY)
+    purse.adopt(answer(500, resets_in_s=10.0, period=20787), 0.0)
+    purse.take(200, 5.0)
+    purse.begin(200)
+    purse.adopt(answer(500, resets_in_s=86395.0, period=20788), 15.0)
+    purse.take(30, 16.0)
+    purse.begin(30)
+    purse.end(200, 5.0, 17.0)
+    assert purse.report(17.0).open == 30
 
 
 def test_a_new_book_hears_of_the_rest_of_the_minute() -> None:

@@ -68,6 +68,37 @@ def test_dead_members_free_slots_and_spend_purses() -> None:
     assert (rate.report("b").used, rate.pot.held) == (4, 0)
 
 
+def test_what_a_dead_member_had_reserved_of_a_budget_is_given_back() -> None:
+    """What its requests in work had reserved nobody pays for; what was spent stays, and the ledger may know of more."""
+    limit = Limit(LeaseKind.DAY)
+    limit.report("a", held=10, uses=(Use(0, 70),), open=50, period=DAY)
+    assert limit.report("b", 1.0, period=DAY).used == 70
+    limit.living.discard("a")
+    answer = limit.report("b", 2.0, period=DAY)
+    assert (answer.used, answer.held_by_others, answer.free) == (20, 0, 80)
+    assert limit.report("b", 3.0, floor=23, period=DAY).used == 23
+
+
+def test_who_was_taken_for_dead_and_lives_has_its_reservations_again() -> None:
+    """A gateway that was cut off comes back: what it settles in the end is counted once."""
+    limit = Limit(LeaseKind.MONTH)
+    month = limit.report("a").period
+    limit.report("a", uses=(Use(0, 70),), open=50, period=month)
+    limit.living.discard("a")
+    assert limit.report("b", 1.0).used == 20
+    limit.living.add("a")
+    assert limit.report("a", 2.0, uses=(Use(0, -30),), open=0, was_open=50, period=month).used == 40
+
+
+def test_reservations_of_yesterday_are_not_given_back_today() -> None:
+    """They were of the budget of the day before."""
+    limit = Limit(LeaseKind.DAY)
+    limit.report("a", 43000.0, uses=(Use(0, 70),), open=70, period=DAY)
+    limit.report("b", 43201.0, uses=(Use(0, 60),), period=DAY + 1)
+    limit.living.discard("a")
+    assert limit.report("b", 43202.0, period=DAY + 1).used == 60
+
+
 def test_a_budget_begins_anew_at_midnight() -> None:
     """The next UTC day has the whole budget but for what is leased."""
     limit = Limit(LeaseKind.DAY)

@@ -49,7 +49,7 @@ class PairUnderTest:
     expected_text: str = ""
     spent: SpentTickets = field(default_factory=SpentTickets)
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
-    books: dict[Side, SlotBook] = field(default_factory=lambda: {side: SlotBook(SLOTS) for side in Side})
+    books: dict[Side, SlotBook] = field(default_factory=lambda: {side: SlotBook(range(SLOTS)) for side in Side})
 
     def playbook(self, bound_s: float) -> Playbook:
         words = find_handover_words(DRIVERS[self.dialect])

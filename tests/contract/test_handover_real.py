@@ -45,7 +45,7 @@ class RealPair:
     engines: dict[Side, RunningEngine]
     folder: Path
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
-    books: dict[Side, SlotBook] = field(default_factory=lambda: {side: SlotBook(2) for side in Side})
+    books: dict[Side, SlotBook] = field(default_factory=lambda: {side: SlotBook(range(2)) for side in Side})
 
     async def whole(self, side: Side, question: dict[str, object]) -> str:
         async with httpx.AsyncClient(timeout=60) as client:

@@ -62,6 +62,10 @@ class ErrorCode(StrEnum):
     CONNECT_FAILED = "connect_failed"
     ENGINE_REFUSED = "engine_refused"
     FIRST_TOKEN_TIMEOUT = "first_token_timeout"  # noqa: S105 (not a password)
+    KV_TRANSFER_FAILED = "kv_transfer_failed"
+    KV_TRANSFER_TIMEOUT = "kv_transfer_timeout"
+    KV_LAYOUT_MISMATCH = "kv_layout_mismatch"
+    DECODE_UNAVAILABLE = "decode_unavailable"
     STREAM_BROKEN = "stream_broken"
     STREAM_STALLED = "stream_stalled"
     CALLER_DISCONNECTED = "caller_disconnected"
@@ -247,6 +251,29 @@ ERRORS: Mapping[ErrorCode, ErrorSpec] = MappingProxyType(
             504,
             "The engine sent no first byte within the pool's first_token_timeout_s.",
             "Add replicas, or raise the time-out.",
+        ),
+        ErrorCode.KV_TRANSFER_FAILED: _engine(
+            502,
+            "A prefill engine computed the prompt, its KV did not reach a decode engine, and no engine of the model "
+            "answers alone.",
+            "Retry. Operators: `headrace_handover_fallbacks_total` and the request log say what failed; look at the "
+            "network between the two engines.",
+        ),
+        ErrorCode.KV_TRANSFER_TIMEOUT: _engine(
+            504,
+            "As `kv_transfer_failed`, but a step was overdue by more than pools.<name>.handover.timeout_s.",
+            "Retry. Operators: add engines, or raise the bound.",
+        ),
+        ErrorCode.KV_LAYOUT_MISMATCH: _engine(
+            502,
+            "The model's prefill and decode engines cannot take one another's KV, and none answers alone.",
+            "Operators: run the same engine version, model, number format and layout in both pools; `headrace check` "
+            "names what differs.",
+        ),
+        ErrorCode.DECODE_UNAVAILABLE: _engine(
+            502,
+            "No pair of a prefill and a decode engine has room or is up, and no engine of the model answers alone.",
+            "Retry; add engines of the role that is missing.",
         ),
         ErrorCode.STREAM_BROKEN: _engine(
             502, "The engine's answer ended before it was complete.", "Retry; operators: `headrace logs`."

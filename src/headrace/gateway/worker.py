@@ -10,6 +10,7 @@ import ssl
 import time
 from collections import Counter
 from math import isfinite
+from pathlib import Path
 from time import monotonic
 
 import structlog
@@ -28,6 +29,7 @@ from headrace.domain.worker import EndpointStatus, ExplainRoute, WorkerStatus
 from headrace.gateway.accounting.account import Books
 from headrace.gateway.accounting.counters import Counters
 from headrace.gateway.accounting.exposition import Exposition, WorkerSample
+from headrace.gateway.accounting.handover_exposition import HandoverBook, HandoverCollector
 from headrace.gateway.accounting.identity_exposition import IdentityCollector
 from headrace.gateway.accounting.miss_exposition import MissCollector
 from headrace.gateway.accounting.queue_exposition import QueueCollector
@@ -47,8 +49,10 @@ from headrace.gateway.endpoints.cache_salt import CacheSalt, load_secret
 from headrace.gateway.endpoints.directory import EndpointDirectory
 from headrace.gateway.endpoints.discovery import DnsDiscovery
 from headrace.gateway.endpoints.load_reader import LoadReader
+from headrace.gateway.endpoints.pair import ChosenPair
 from headrace.gateway.endpoints.pool_loads import pool_loads
 from headrace.gateway.endpoints.prober import Prober
+from headrace.gateway.endpoints.seat import Seats
 from headrace.gateway.endpoints.serving import auto_table, serving_table
 from headrace.gateway.entry.fields import FieldPolicy
 from headrace.gateway.entry.media import MediaPolicy
@@ -59,6 +63,7 @@ from headrace.gateway.forwarding.core.failover import RetryLimits
 from headrace.gateway.forwarding.core.retry_budget import RetryBudget
 from headrace.gateway.forwarding.hedge import HedgeBook
 from headrace.gateway.forwarding.ports import ForwardingSettings, resume_settings
+from headrace.gateway.forwarding.warm_up import WarmUps
 from headrace.gateway.http.caller_connection import CallerConnection
 from headrace.gateway.http.certificate import ServerCertificate
 from headrace.gateway.http.sweeper import SWEEP_INTERVAL_S, Sweeper
@@ -67,6 +72,7 @@ from headrace.gateway.identity.reception import Reception, Trusts
 from headrace.gateway.kv_events.reader import KvEventReader
 from headrace.gateway.pipeline import Pipeline, Rules
 from headrace.gateway.routing.core.model_choice import ModelPace
+from headrace.gateway.routing.disaggregation.handovers import Handovers
 from headrace.gateway.routing.figures import routing_figures
 from headrace.gateway.routing.model_chooser import Asks, ModelChooser
 from headrace.gateway.routing.placer import Placer
@@ -101,8 +107,11 @@ class Worker:
         self._loop = loop
         self._clock = SystemClock()
         self._counters = Counters()
-        self._directory = EndpointDirectory(loop, CacheSalt(settings.state_dir))
+        self._seats = Seats(serial, settings.slot_dir)
+        self._directory = EndpointDirectory(loop, CacheSalt(settings.state_dir), self._seats)
         self._placer = Placer(lambda: load_secret(settings.state_dir / PREFIX_SECRET_FILE))
+        self._handover_book = HandoverBook()
+        self._handovers = Handovers(self._placer, self._handover_book.of)
         self._paces: dict[str, ModelPace] = {}
         self._budget = RetryBudget(ratio=0.0, minimum=0, now_mono_s=monotonic())
         self._resume_budget = RetryBudget(ratio=0.0, minimum=0, now_mono_s=monotonic())
@@ -127,12 +136,14 @@ class Worker:
         sharing, queues = SharingCollector(lambda: sample_sharing(self._keeper)), QueueCollector(self.queue_statuses)
         issuers = IdentityCollector(lambda: sample_issuers(self._reception))
         misses = MissCollector(lambda: self._placer.misses.by_cause)
+        handovers = HandoverCollector(lambda: self._handover_book.models)
         directory, placer = self._directory, self._placer
         self._cache_reader = KvEventReader(directory, on_emptied=placer.forget, on_held=placer.hold_at_most)
         routed = RoutingCollector(
             lambda: routing_figures(placer), self._cache_reader.figures, lambda: pool_loads(directory)
         )
-        self._exposition = Exposition(self._counters, self._sample, quotas, sharing, queues, issuers, misses, routed)
+        more = (quotas, sharing, queues, issuers, misses, routed, handovers)
+        self._exposition = Exposition(self._counters, self._sample, *more)
         self.head_arrived = self.pipeline.open  # the wire's Service: no method of ours in between
         self.request_arrived = self.pipeline.serve
         self.caller_left = self.pipeline.abandon
@@ -158,6 +169,7 @@ class Worker:
         self._open_books(plan)
         if certificate is not None and self._certificate is not None:
             self._certificate.follow(certificate)
+        self._seats.adopt(plan)
         self._directory.adopt(adoption)
         self._placer.adopt(plan.routing)
         self._cache_reader.polls = plan.workers == 1
@@ -200,7 +212,7 @@ class Worker:
 
     def _make_rules(self, plan: GatewayPlan) -> Rules:
         models = serving_table(plan)
-        router = Router(models, self._directory, self._placer, plan.routing)
+        router = Router(models, self._directory, self._placer, plan.routing, self._handovers)
         return Rules(
             reader=RequestReader(
                 {**models, **auto_table(plan, models)},
@@ -292,12 +304,14 @@ class Worker:
         self._sweeper.add(self.pipeline.queue.sweep)
         self._sweeper.add(self._directory.sweep)
         self._sweeper.add(lambda now_mono_s: self._placer.sweep(self._directory, now_mono_s))
+        self._sweeper.add(lambda _: self._handovers.sweep(self._directory))
         self._sweeper.start()
         self._background = [
             spawn(Prober(self._directory).run(), "prober"),
             spawn(LoadReader(self._directory, self.pipeline.queue.note_reading).run(), "load reader"),
             spawn(self._cache_reader.run(), "kv events"),
             spawn(DnsDiscovery(self._directory, self._loop).run(), "discovery"),
+            spawn(WarmUps(self._forwarding, self._slot_folders, self._cold_pairs).run(), "hand-over warm-ups"),
         ]
         if self._keeper is not None:
             self._keeper.start()
@@ -364,6 +378,18 @@ class Worker:
         if self._flusher is not None:
             await self._loop.run_in_executor(None, self._flusher.close)
         self.gone.set()
+
+    # --- hand-overs between endpoints
+
+    def _forwarding(self) -> ForwardingSettings | None:
+        rules = self.pipeline.rules
+        return None if rules is None or self.is_draining else rules.forwarding
+
+    def _slot_folders(self) -> frozenset[Path]:
+        return self._seats.folders(self.plan.pools if self.plan is not None else ())
+
+    def _cold_pairs(self) -> list[ChosenPair]:
+        return [] if self.pipeline.rules is None else self.pipeline.rules.router.cold_pairs()
 
     # --- Service, for the wire
 

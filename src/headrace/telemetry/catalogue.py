@@ -114,7 +114,7 @@ CACHE_MISS_TOKENS = _counter(
 )  # fmt: skip
 HANDOVER_DECISIONS = _counter(
     "headrace_handover_decisions_total", ("model", "reason"), "requests",
-    "Requests that could have been split between a prefill and a decode engine: gain was split, all others stayed whole.",
+    "Requests for models with prefill and decode engines: those with reason gain were split, all others stayed whole.",
 )  # fmt: skip
 HANDOVERS = _counter(
     "headrace_handovers_total", ("model", "end"), "requests",

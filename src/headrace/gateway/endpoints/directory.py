@@ -10,14 +10,18 @@ from headrace.engines.registry import driver_for
 from headrace.gateway.endpoints.addresses import make_connections, make_request_heads, make_tls_context
 from headrace.gateway.endpoints.cache_salt import Salter
 from headrace.gateway.endpoints.endpoint import Endpoint
+from headrace.gateway.endpoints.seat import Seats
 
 
 class EndpointDirectory:
     """The endpoints that exist now. Concurrency: event loop only; lists are replaced, never changed in place."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, salter: Salter | None = None) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, salter: Salter | None = None, seats: Seats | None = None
+    ) -> None:
         self._loop = loop
         self._salter = salter
+        self._seats = seats
         self._by_pool: dict[str, tuple[Endpoint, ...]] = {}
         self.version = 0
         """Grows whenever a pool may have other endpoints than before."""
@@ -39,6 +43,8 @@ class EndpointDirectory:
             endpoint.adopt(pool, address)
         for endpoint in (endpoint for endpoints in adoption.by_pool.values() for endpoint in endpoints):
             endpoint.salter = self._salter if adoption.plans[endpoint.plan.name].isolates_tenants else None
+            if self._seats is not None:
+                endpoint.seat = self._seats.seat_for(endpoint.plan, endpoint.address.url, endpoint.seat)
         self._by_pool, self._plans = adoption.by_pool, adoption.plans
         self.version += 1
         self._resolved = {pool: found for pool, found in self._resolved.items() if pool in self._plans}

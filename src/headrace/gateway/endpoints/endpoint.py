@@ -9,6 +9,7 @@ from headrace.domain.endpoint import EndpointState
 from headrace.domain.ids import EndpointId
 from headrace.engines.contract import Driver
 from headrace.gateway.endpoints.load import EndpointLoad
+from headrace.gateway.endpoints.seat import Seat
 from headrace.gateway.http.connection_pool import ConnectionPool
 
 LEAVING_S = 60.0
@@ -37,8 +38,8 @@ class Endpoint:
     __slots__ = (
         "_ejections",
         "address",
-        "connections",
         "cache_losses",
+        "connections",
         "driver",
         "ejected_until_mono_s",
         "endpoint_id",
@@ -58,8 +59,10 @@ class Endpoint:
         "reason",
         "requests",
         "salter",
+        "seat",
         "since_at",
         "state",
+        "told_context_tokens",
     )
 
     def __init__(
@@ -100,19 +103,29 @@ class Endpoint:
         """Until then good probes are not believed: the engine has said that it is shutting down."""
         self.nobody_listens = False
         """The last probe found no listener: it drains, or it is dead while a connection of it still stands."""
+        self.told_context_tokens: int | None = None
+        """Longest sequence, as the engine itself says (`context.py`)."""
         self.outages = 0
         """How often it went from usable to not ready: a process that comes back after that has an empty KV cache."""
-        self.salter: Callable[[str], str] | None = None
-        """Makes a tenant's `cache_salt`, where the pool keeps tenants apart in the prefix cache."""
         self.cache_losses: int | None = None
         """Grows whenever something has gone from its KV cache, by its own events; None: they are not read, or some are
         missing."""
+        self.salter: Callable[[str], str] | None = None
+        """Makes a tenant's `cache_salt`, where the pool keeps tenants apart in the prefix cache."""
+        self.seat: Seat | None = None
+        """Its place in hand-overs; None where its model's prompts are never handed over."""
         self._ejections = 0
 
     @property
     def is_last_resort(self) -> bool:
         """Ejected for failures, but not known to be dead."""
         return not self.is_draining and self.state is EndpointState.EJECTED
+
+    @property
+    def context_tokens(self) -> int | None:
+        """Longest sequence that it can hold, prompt and answer; None: not known."""
+        told = self.told_context_tokens
+        return self.plan.context_tokens if told is None else told
 
     def is_deserted(self, *, can_move: bool) -> bool:
         """Whether a silent answer from here is given up soon: nobody listens, or, where the answer can go on elsewhere,

@@ -1,6 +1,7 @@
 """One attempt at one endpoint: what it holds there, and what the endpoint and routing learn from how it ends."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from headrace.domain.usage import UNKNOWN_USAGE, TokenUsage
 from headrace.engines.contract import EngineError
@@ -8,6 +9,14 @@ from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.endpoints.load import Claim
 from headrace.gateway.forwarding.core.retry_budget import RetryBudget
 from headrace.gateway.forwarding.ports import Placement
+
+
+class Holding(Protocol):
+    """What else an attempt holds at its engine: a slot, or the KV that another engine has computed."""
+
+    def over(self, *, is_answered: bool) -> None:
+        """The attempt has ended. Called once."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -21,6 +30,7 @@ class Attempt:
     begun_mono_s: float
     was_usable: bool
     """The endpoint was in use when the attempt was sent."""
+    holding: Holding | None = None
 
     def first_token(self, now_mono_s: float) -> None:
         """The prompt is computed."""
@@ -33,6 +43,8 @@ class Attempt:
         self.claim.free()
         if self.placement is not None:
             self.placement.ended(UNKNOWN_USAGE, is_answered=False)
+        if self.holding is not None:
+            self.holding.over(is_answered=False)
 
     def answered(self, usage: TokenUsage) -> None:
         """The engine has answered whole."""
@@ -40,6 +52,8 @@ class Attempt:
         self.claim.free()
         if self.placement is not None:
             self.placement.ended(usage, is_answered=True)
+        if self.holding is not None:
+            self.holding.over(is_answered=True)
 
     def failed(
         self,

@@ -2,6 +2,7 @@
 
 from headrace.domain.request import InferenceRequest
 from headrace.domain.tenant import Caller
+from headrace.engines.handover import LegRequest
 from headrace.gateway.endpoints.endpoint import Endpoint
 
 
@@ -28,5 +29,23 @@ def attempt_head(request: InferenceRequest, endpoint: Endpoint, lines: bytes, na
         heads.lines,
         lines,
         name,
+        body_bytes,
+    )
+
+
+def leg_head(path: bytes, endpoint: Endpoint, lines: bytes, name: bytes, leg: LegRequest, body_bytes: int) -> bytes:
+    """The head of one leg of a hand-over, as `attempt_head`; an engine that knows it by an id of its own gets that."""
+    heads = endpoint.heads
+    own = "".join(f"{header}: {value}\r\n" for header, value in leg.headers.items()).encode("ascii")
+    if "x-request-id" in leg.headers:
+        lines = lines.rpartition(b"x-request-id: ")[0]
+    elif lines:
+        lines = b"%b-%b\r\n" % (lines, name)
+    return b"POST %b%b HTTP/1.1\r\n%bcontent-type: application/json\r\n%b%bcontent-length: %d\r\n\r\n" % (
+        heads.prefix,
+        path if leg.path is None else leg.path.encode("ascii"),
+        heads.lines,
+        lines,
+        own,
         body_bytes,
     )

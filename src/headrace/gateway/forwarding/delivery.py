@@ -11,7 +11,7 @@ from time import monotonic
 
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import InferenceRequest
-from headrace.domain.usage import UNKNOWN_USAGE
+from headrace.domain.usage import UNKNOWN_USAGE, TokenUsage
 from headrace.engines.contract import EngineError
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.endpoints.load import Claim
@@ -21,18 +21,15 @@ from headrace.gateway.forwarding.caller_stream import CallerStream
 from headrace.gateway.forwarding.core.bars import ResumeCause
 from headrace.gateway.forwarding.core.failover import AttemptFailed, Decision, NextStep, decide
 from headrace.gateway.forwarding.going_on import resume
+from headrace.gateway.forwarding.handed_over import Leaving
+from headrace.gateway.forwarding.handover import hand_over
 from headrace.gateway.forwarding.hedge import Hedge, expect_first_token
 from headrace.gateway.forwarding.in_band import error_event
 from headrace.gateway.forwarding.model_line import naming_model
 from headrace.gateway.forwarding.phase import ENDED, ERROR, PAUSE, SENT, STREAM, TAIL, WHOLE, Phase
-from headrace.gateway.forwarding.ports import (
-    FAILURE_TEXT,
-    DeliveryAccount,
-    Ending,
-    ForwardingSettings,
-    Meters,
-)
+from headrace.gateway.forwarding.ports import DeliveryAccount, Ending, ForwardingSettings, Meters, failure_of
 from headrace.gateway.forwarding.resumption import Resumption, begin_stream
+from headrace.gateway.forwarding.slots import pin
 from headrace.gateway.forwarding.whole_answer import read_envelope, without_echo
 from headrace.gateway.http.connection_pool import Sending
 from headrace.gateway.http.engine_connection import LossReason
@@ -71,6 +68,9 @@ class Delivery:
     """There from the first break of a stream that the caller has a part of: every later attempt goes on with it."""
     hedge: Hedge | None = None
     """The second attempt that is or may be made, while the first has not spoken."""
+    handover: Leaving | None = None
+    """Another engine computes its prompt, or has; decode's answer is the attempt under way from its first token on."""
+    is_split: bool = False
     move_mono_s: float | None = None
     """When the stream leaves its endpoint, which is being taken away."""
     body: list[bytes] = field(init=False)
@@ -99,7 +99,7 @@ class Delivery:
 
     def withdraw(self) -> bool:
         """Take the request back from its engine, to be held again; False where an answer has begun."""
-        if self.phase is not SENT or self.stream is not None or self.hedge is not None:
+        if self.phase is not SENT or self.stream is not None or self.hedge is not None or self.handover is not None:
             return False
         self.cancel_attempt()
         self.start_over()
@@ -140,9 +140,11 @@ class Delivery:
 
     def attempt_at(self, endpoint: Endpoint, *, fresh: bool = False) -> None:
         """Send the request to `endpoint`; `fresh`: once more, as the connection it was sent on had been closed."""
-        request, account = self.request, self.account
+        request, account, seat = self.request, self.account, endpoint.seat
         if request.choice is not None:
             self.reply_lines = naming_model(self.reply_lines, request.requested_model)
+        if seat is not None and not fresh and hand_over(self, endpoint, seat):
+            return
         if not fresh:
             account.attempts += 1
             self.tried += (endpoint,)
@@ -152,6 +154,9 @@ class Delivery:
         account.endpoint, account.pool, account.engine = endpoint.names
         resumption = self.resumption
         body = attempt_body(request, endpoint, account.caller) if resumption is None else resumption.body
+        holding = None
+        if seat is not None and seat.slots is not None:
+            body, holding = pin(seat, body)
         name = b"%d%b" % (account.attempts, b"b" if fresh else b"")
         head = attempt_head(request, endpoint, self.extra_lines, name, len(body))
         placement = self.settings.candidates.placed(request, endpoint)
@@ -159,7 +164,7 @@ class Delivery:
         if claim is None:
             had_tokens = 0 if resumption is None else resumption.had.tokens
             claim = Claim(endpoint, request.estimated_input_tokens + had_tokens)
-        self.attempt = Attempt(endpoint, claim, placement, now, endpoint.is_usable)
+        self.attempt = Attempt(endpoint, claim, placement, now, endpoint.is_usable, holding)
         endpoint.requests += 1
         self.phase = SENT
         self.sending = endpoint.connections.send(head, body, self, fresh=fresh)
@@ -168,6 +173,8 @@ class Delivery:
 
     def cancel_attempt(self) -> None:
         """Close the attempt under way at its engine, which is how the engine learns that nobody waits any more."""
+        if self.handover is not None:
+            self.handover.leave()
         sending, self.sending = self.sending, None
         attempt, self.attempt = self.attempt, None
         if sending is not None:
@@ -257,7 +264,7 @@ class Delivery:
             self._engine_error(500, failure, "status 500")
             return
         usage = envelope.usage  # a whole answer shows no first token: TTFT is not measured
-        self.account.usage = UNKNOWN_USAGE if usage is None else usage.counted()
+        self.account.usage = UNKNOWN_USAGE if usage is None else self._charged(usage.counted())
         rewrite = (self.request.rewrites or {}).get(self.account.pool or "")
         if rewrite is not None and rewrite.echo is not None:
             body = without_echo(body, rewrite.echo)
@@ -334,7 +341,10 @@ class Delivery:
             watch = self.stream.watch
             self.account.output_events = self.stream.output_events
             if watch.usage is not None:
-                self.account.usage = watch.usage
+                self.account.usage = self._charged(watch.usage)
+
+    def _charged(self, usage: TokenUsage) -> TokenUsage:
+        return usage if self.handover is None else self.handover.counted(usage)
 
     # --- ends
 
@@ -364,6 +374,7 @@ class Delivery:
         # One request blames an endpoint once, however often it tries there: a poisonous request ejects nobody.
         is_blamed = is_refused or self.tried.count(endpoint) == 1
         attempt.failed(detail, now, budgets, is_blamed=is_blamed, is_refused=is_refused, engine_error=engine_error)
+        self.handover = None
         self.account.detail = f"{endpoint.endpoint_id}: {detail}"
         if self.hedge is not None and self.hedge.take_over():
             return
@@ -373,6 +384,11 @@ class Delivery:
             cause = ResumeCause.STALLED if code is ErrorCode.STREAM_STALLED else ResumeCause.DIED
             resume(self, self.stream, endpoint, cause, now, is_told=engine_error is not None)
             return
+        self.try_again(code, now, engine_error)
+
+    def try_again(self, code: ErrorCode, now: float, engine_error: EngineError | None = None) -> None:
+        """Nothing came of an attempt, and the caller has nothing yet: what follows is decided in the core."""
+        settings = self.settings
         event = AttemptFailed(
             code=code,
             attempts=self.account.attempts,
@@ -400,10 +416,7 @@ class Delivery:
             self.start_over()
             self.pause = self.settings.loop.call_later(decision.wait_s, self._try_next)
         else:
-            text = FAILURE_TEXT.get(code) or f"the engine refused: {engine_error.message if engine_error else code}"
-            retry_after_s = engine_error.retry_after_s if engine_error else None
-            message = f"{text} ({self.account.attempts} attempts); retry, or ask the operator"
-            self.fail(RequestError(code, message, retry_after_s=retry_after_s))
+            self.fail(failure_of(code, engine_error, self.account.attempts))
 
     @property
     def has_spoken(self) -> bool:
@@ -413,8 +426,27 @@ class Delivery:
     def follow(self, attempt: Attempt, sending: Sending | None) -> None:
         """Another attempt, that was made beside it, takes the place of the one under way."""
         self.cancel_attempt()
-        self.attempt, self.sending, self.stream, self.phase = attempt, sending, None, SENT
+        self.stream, self.phase = None, SENT
+        self.take(attempt, sending)
+
+    # --- handed over (HandedOver)
+
+    def rejoin(self, endpoint: Endpoint, now: float) -> bool:
+        """Go on elsewhere than at `endpoint` with a stream that the caller has a part of. False: there is none."""
+        stream = self.stream
+        if stream is None or not stream.has_sent:
+            return False
+        resume(self, stream, endpoint, ResumeCause.DIED, now)
+        return True
+
+    def take(self, attempt: Attempt, sending: Sending | None) -> None:
+        """What comes now is the answer of this attempt."""
+        self.attempt, self.sending = attempt, sending
         self.account.endpoint, self.account.pool, self.account.engine = attempt.endpoint.names
+        if attempt.endpoint not in self.tried:
+            self.tried += (attempt.endpoint,)
+        if self.is_paused and sending is not None:
+            sending.pause()
 
     def start_over(self) -> None:
         self.phase, self.stream = PAUSE, None

@@ -19,6 +19,7 @@ from headrace.gateway.forwarding.attempt_request import attempt_body, attempt_he
 from headrace.gateway.forwarding.core.lateness import Lateness
 from headrace.gateway.forwarding.core.retry_budget import RetryBudget
 from headrace.gateway.forwarding.ports import DeliveryAccount, ForwardingSettings, Hedging, Meters
+from headrace.gateway.forwarding.slots import pin
 from headrace.gateway.http.connection_pool import Sending
 from headrace.gateway.http.engine_connection import AnswerReader, LossReason
 
@@ -203,11 +204,13 @@ class Hedge:
         request, account = hedged.request, hedged.account
         account.attempts += 1
         hedged.tried += (endpoint,)
-        body = attempt_body(request, endpoint, account.caller)
+        body, holding = attempt_body(request, endpoint, account.caller), None
+        if endpoint.seat is not None and endpoint.seat.slots is not None:
+            body, holding = pin(endpoint.seat, body)
         head = attempt_head(request, endpoint, hedged.extra_lines, b"%d" % account.attempts, len(body))
         placement = hedged.settings.candidates.placed(request, endpoint)
         claim = Claim(endpoint, request.estimated_input_tokens)
-        self.attempt = Attempt(endpoint, claim, placement, now, endpoint.is_usable)
+        self.attempt = Attempt(endpoint, claim, placement, now, endpoint.is_usable, holding)
         endpoint.requests += 1
         self.sending = endpoint.connections.send(head, body, self)
 

@@ -9,7 +9,9 @@ from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import InferenceRequest
 from headrace.domain.tenant import Caller
 from headrace.domain.usage import TokenUsage
+from headrace.engines.contract import EngineError
 from headrace.gateway.endpoints.endpoint import Endpoint
+from headrace.gateway.endpoints.pair import ChosenPair
 from headrace.gateway.forwarding.core.failover import RetryLimits
 from headrace.gateway.forwarding.core.lateness import Lateness
 from headrace.gateway.forwarding.core.retry_budget import RetryBudget
@@ -76,6 +78,20 @@ class Candidates(Protocol):
         ...
 
     def has_other(self, request: InferenceRequest, tried: tuple[Endpoint, ...]) -> bool: ...
+
+    def split(self, request: InferenceRequest, endpoint: Endpoint) -> ChosenPair | None:
+        """Return who computes the prompt of a request that is for `endpoint`, and who answers it; None: `endpoint`
+        alone. Raises: RequestError where that cannot answer alone, and nobody can help it.
+        """
+        ...
+
+    def arriving(self, request: InferenceRequest, endpoint: Endpoint) -> Placement | None:
+        """As `placed`, for a prompt that another engine computes."""
+        ...
+
+    def choose_whole(self, request: InferenceRequest, tried: tuple[Endpoint, ...]) -> Endpoint | None:
+        """Return an endpoint that answers the request alone, not one of `tried` where there is another; None: none."""
+        ...
 
     def move_on(self, request: InferenceRequest, tried: tuple[Endpoint, ...]) -> bool:
         """Make the request one for another model that it may go to as well; False: there is none."""
@@ -171,5 +187,15 @@ FAILURE_TEXT: dict[ErrorCode, str] = {
     ErrorCode.STREAM_BROKEN: "the engine's answer ended before it was complete",
     ErrorCode.STREAM_STALLED: "the engine fell silent in the middle of its answer",
     ErrorCode.FIRST_TOKEN_TIMEOUT: "the engine sent no answer in time",
+    ErrorCode.KV_TRANSFER_FAILED: "the prompt was computed, but did not reach the engine that was to answer",
+    ErrorCode.KV_TRANSFER_TIMEOUT: "the prompt did not reach the engine that was to answer in time",
+    ErrorCode.DECODE_UNAVAILABLE: "no engine was there to answer once the prompt was computed",
 }
 """What a caller is told; which endpoint, and what it did, is the operator's business and goes to the log."""
+
+
+def failure_of(code: ErrorCode, engine_error: EngineError | None, attempts: int) -> RequestError:
+    """What the caller is told after the last attempt."""
+    text = FAILURE_TEXT.get(code) or f"the engine refused: {engine_error.message if engine_error else code}"
+    retry_after_s = engine_error.retry_after_s if engine_error else None
+    return RequestError(code, f"{text} ({attempts} attempts); retry, or ask the operator", retry_after_s=retry_after_s)

@@ -7,6 +7,7 @@ import msgspec
 
 from headrace.gateway.forwarding.streams.watch import FAILED_REASONS, Usage, aborted
 
+STREAM_TYPE = {b"content-type": b"text/event-stream"}
 _NULL = msgspec.Raw(b"null")
 
 
@@ -71,3 +72,18 @@ def _texts(answer: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
         if item.get("type") == "message":
             for part in (item.get("content") or ())[:1]:
                 yield part, "text"
+
+
+def as_stream(body: bytes) -> bytes:
+    """Tell a whole answer of chat completions or completions as a stream would: one event, its usage, the end."""
+    answer: dict[str, Any] = msgspec.json.decode(body)
+    usage = answer.pop("usage", None)
+    for choice in answer["choices"]:
+        message = choice.pop("message", None)
+        if message is not None:
+            answer["object"] = "chat.completion.chunk"
+            choice["delta"] = {name: value for name, value in message.items() if value is not None}
+    events = [answer]
+    if usage is not None:
+        events.append({**answer, "choices": [], "usage": usage})
+    return b"".join(b"data: %b\n\n" % msgspec.json.encode(event) for event in events) + b"data: [DONE]\n\n"

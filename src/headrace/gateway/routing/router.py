@@ -10,10 +10,13 @@ from headrace.domain.request import InferenceRequest
 from headrace.domain.routing_status import CandidateView, RouteExplanation
 from headrace.gateway.endpoints.directory import EndpointDirectory, count_states
 from headrace.gateway.endpoints.endpoint import Endpoint
+from headrace.gateway.endpoints.pair import ChosenPair
 from headrace.gateway.endpoints.serving import ServedModel
+from headrace.gateway.routing.context_fit import fitting, least_context, needed_tokens, too_long
 from headrace.gateway.routing.core.model_choice import ModelChoice
 from headrace.gateway.routing.core.pool_rules import PoolRules, make_rules
 from headrace.gateway.routing.core.scorers import hash_of
+from headrace.gateway.routing.disaggregation.handovers import ArrivingPlacement, Halves, Handovers, sort_halves
 from headrace.gateway.routing.miss_watch import WatchedAttempt
 from headrace.gateway.routing.model_view import request_for, with_models
 from headrace.gateway.routing.placer import Placement, Placer
@@ -29,6 +32,10 @@ class Group:
     endpoints: tuple[Endpoint, ...] = ()
     version: int = -1
     """Of the directory."""
+    least_context: int | None = None
+    """Of them, as far as known: what needs no more than that fits anywhere."""
+    halves: Halves | None = None
+    """Those of its endpoints between which prompts are handed over."""
 
 
 class Router:
@@ -40,8 +47,10 @@ class Router:
         directory: EndpointDirectory,
         placer: Placer,
         plans: Mapping[str, RoutingPlan],
+        handovers: Handovers | None = None,
     ) -> None:
         self._directory = directory
+        self._handovers = handovers
         self._groups: dict[tuple[str, bytes, frozenset[str] | None], Group] = {}
         """By model, path and regions."""
         self._models = models
@@ -65,6 +74,8 @@ class Router:
             return candidates[0]
         usable = _usable(candidates)
         fresh = [endpoint for endpoint in usable if endpoint not in tried] if tried else usable
+        if not fresh and (reserve := self._reserve(request, tried)):
+            usable = fresh = reserve
         if not usable:
             if request.choice is not None and not tried and self.move_on(request):
                 return self.choose(request)
@@ -107,6 +118,11 @@ class Router:
             return f"path: its pool does not answer {path}"
         if request.regions is not None and pool.region not in request.regions:
             return f"region: {pool.region or 'none declared'}, the key allows {', '.join(sorted(request.regions))}"
+        every = self._group_of(request).endpoints
+        if endpoint in every and endpoint not in fitting(every, request):
+            return (
+                f"context: it holds {endpoint.context_tokens} tokens, the request needs about {needed_tokens(request)}"
+            )
         rules = self._rules.get(request.requested_model)
         if rules is not None and request.pinned_endpoint is None:
             refusal, _ = rules.judge(
@@ -126,15 +142,34 @@ class Router:
         Raises: RequestError NO_READY_ENDPOINT where nothing could be chosen, room or not.
         """
         candidates = self._candidates(request)
-        usable = _usable(candidates)
+        usable = _usable(candidates) or self._reserve(request, ())
         if not usable:
             raise self.refusal(request)
         with_room = tuple([endpoint for endpoint in usable if has_room(endpoint)])
         if not with_room:
-            return None
+            with_room = self._spilling(request, has_room)
+            if not with_room:
+                return None
+            return with_room[0] if len(with_room) == 1 else self._placer.pick(request, with_room)
         if len(with_room) == 1 and len(candidates) == 1:
             return with_room[0]
         return self._placer.pick(request, with_room)
+
+    def _spilling(self, request: InferenceRequest, has_room: Callable[[Endpoint], bool]) -> tuple[Endpoint, ...]:
+        """Endpoints with room of pools that take the request while those that it is for are full."""
+        group = self._group_of(request)
+        if group.rules is None or request.pinned_endpoint is not None:
+            return ()
+        pools = group.rules.spill(
+            group.pools, request.tenant, request.request_class.value, request.estimated_input_tokens
+        )
+        fits = fitting(group.endpoints, request) if pools else ()
+        words = request.rewrites
+        return tuple(
+            one
+            for one in fits
+            if one.plan.name in pools and one.is_usable and has_room(one) and (words is None or one.plan.name in words)
+        )
 
     def group(self, request: InferenceRequest) -> tuple[str, ...] | None:
         """Return the pools that may serve a request, the same object for the like of it; None where it has needs of
@@ -144,11 +179,17 @@ class Router:
             return None
         if request.requested_model in self._rules:
             return None
-        return self._group_of(request).pools
+        group = self._group_of(request)
+        is_long = group.least_context is not None and needed_tokens(request) > group.least_context
+        if is_long and len(fitting(group.endpoints, request)) < len(group.endpoints):
+            return None
+        return group.pools
 
     def has_other(self, request: InferenceRequest, tried: tuple[Endpoint, ...]) -> bool:
         """Whether an endpoint that was not tried yet is usable."""
-        return any(endpoint.is_usable and endpoint not in tried for endpoint in self._candidates(request))
+        if any(endpoint.is_usable and endpoint not in tried for endpoint in self._candidates(request)):
+            return True
+        return bool(self._reserve(request, tried))
 
     def offered(self, request: InferenceRequest) -> Sequence[Endpoint]:
         """The endpoints that a first attempt could go to now: usable ones or, in need, ejected ones."""
@@ -169,6 +210,60 @@ class Router:
                 return True
         return False
 
+    # --- handing over
+
+    def split(self, request: InferenceRequest, endpoint: Endpoint) -> ChosenPair | None:
+        """Return who computes the prompt of a request that is for `endpoint`, and who answers it; None: `endpoint`
+        alone. Raises: RequestError where that cannot answer alone, and nobody can help it.
+        """
+        halves = self._halves(request)
+        if halves is None or self._handovers is None:
+            return None
+        return self._handovers.split(request, endpoint, halves)
+
+    def arriving(self, request: InferenceRequest, endpoint: Endpoint) -> ArrivingPlacement | None:
+        """A prompt that is computed elsewhere comes to `endpoint`."""
+        return None if self._handovers is None else self._handovers.arriving(request, endpoint)
+
+    def cold_pairs(self) -> list[ChosenPair]:
+        """Return the pairs that have never handed over, of all models."""
+        found: list[ChosenPair] = []
+        for name, model in self._models.items():
+            _, halves = sort_halves(one for pool in model.pools for one in self._directory.of_pool(pool.name))
+            if halves is not None and self._handovers is not None:
+                found += self._handovers.cold_pairs(name, halves)
+        return found
+
+    def choose_whole(self, request: InferenceRequest, tried: tuple[Endpoint, ...]) -> Endpoint | None:
+        """Return an endpoint that answers the request alone, one of `tried` only where there is no other; None: none
+        can.
+        """
+        takers = [one for one in _usable(self._candidates(request)) if one.seat is None or one.seat.serves_whole]
+        fresh = [one for one in takers if one not in tried] or self._reserve(request, tried) or takers
+        if not fresh:
+            return None
+        return fresh[0] if len(fresh) == 1 else self._placer.pick(request, tuple(fresh))
+
+    def _halves(self, request: InferenceRequest) -> Halves | None:
+        """Of a model whose pools have rules, those that take the request."""
+        group = self._group_of(request)
+        halves = group.halves
+        if halves is None or group.rules is None:
+            return halves
+        wanted = {one.plan.name for one in self._by_rules(group.rules, request, group.pools)}
+        return Halves(*([one for one in side if one.plan.name in wanted] for side in (halves.prefills, halves.decodes)))
+
+    def _reserve(self, request: InferenceRequest, tried: tuple[Endpoint, ...]) -> Sequence[Endpoint]:
+        """Prefill engines that could answer alone, which are let do so where nobody else can."""
+        if self._handovers is None or request.pinned_endpoint is not None:
+            return ()
+        halves = self._halves(request)
+        found = () if halves is None else halves.reserve
+        words = request.rewrites
+        return tuple(
+            one for one in found if one.is_usable and one not in tried and (words is None or one.plan.name in words)
+        )
+
     def is_ready(self) -> bool:
         """Whether any pool can answer."""
         return any(endpoint.is_usable for endpoint in self._directory)
@@ -177,9 +272,18 @@ class Router:
         group = self._groups.get((request.requested_model, request.path, request.regions))
         if group is None or group.version != self._directory.version:
             group = self._group_of(request)
-        found = group.endpoints
+        found, pools = group.endpoints, group.pools
+        least = group.least_context
+        if least is not None and request.estimated_input_tokens + (request.output_limit_tokens or 1) > least:
+            found = fitting(found, request)
+            pools = tuple([pool for pool in pools if any(one.plan.name == pool for one in found)])
         if group.rules is not None and request.pinned_endpoint is None:
-            found = self._by_rules(group.rules, request, group.pools)
+            fits = found
+            found = self._by_rules(group.rules, request, pools)
+            if fits is not group.endpoints:
+                found = [one for one in found if one in fits]
+            if group.halves is not None:
+                found = [one for one in found if one.seat is None or not one.seat.is_reserve]
         if request.rewrites is not None:
             found = [endpoint for endpoint in found if endpoint.plan.name in request.rewrites]
         if request.pinned_endpoint is not None:
@@ -212,12 +316,17 @@ class Router:
             group = self._groups[key] = Group(pools, self._rules.get(model))
         if group.version != self._directory.version:
             group.version = self._directory.version
-            group.endpoints = tuple(one for pool in group.pools for one in self._directory.of_pool(pool))
+            found = (one for pool in group.pools for one in self._directory.of_pool(pool))
+            group.endpoints, group.halves = sort_halves(found)
+            group.least_context = least_context(group.endpoints)
         return group
 
     def refusal(self, request: InferenceRequest) -> RequestError:
         """Why no endpoint of the model can be given the request."""
         candidates = tuple(self._candidates(request))
+        every = self._group_of(request).endpoints
+        if not candidates and every and not fitting(every, request):
+            return too_long(every, request)
         states = ", ".join(f"{count} {state.value}" for state, count in sorted(count_states(candidates).items()))
         message = (
             f"model {request.requested_model!r} has {len(candidates)} endpoints, 0 ready"

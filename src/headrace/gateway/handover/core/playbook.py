@@ -88,6 +88,11 @@ class Playbook(ABC):
         """The legs that were sent and have not ended."""
         return frozenset(self._running)
 
+    @property
+    def file_name(self) -> str | None:
+        """The file of a shared folder that is in use."""
+        return None
+
     @abstractmethod
     def start(self, now_mono_s: float) -> Sequence[Action]:
         """Begin; called once."""

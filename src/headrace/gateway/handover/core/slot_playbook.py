@@ -45,6 +45,11 @@ class SlotPlaybook(Playbook):
         self._has_file = False
         self._claims_decode = False
 
+    @property
+    def file_name(self) -> str | None:
+        """See `Playbook`."""
+        return self._file_name if self._has_file else None
+
     def start(self, now_mono_s: float) -> Sequence[Action]:
         """See `Playbook`."""
         assert self._prefill_slot is not None

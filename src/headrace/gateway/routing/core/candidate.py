@@ -223,6 +223,13 @@ class Candidate:
                 self.next_unseen_mono_s = at_mono_s
             self.unseen.append((at_mono_s, claim))
 
+    def arrive(self, claim: Claim, now_mono_s: float) -> None:
+        """Its prompt is computed elsewhere and comes here: it generates, and teaches nothing of prompts."""
+        if not claim.is_generating and not claim.is_over:
+            claim.is_generating = True
+            self._leave_prefill(claim, now_mono_s)
+            self.running += 1
+
     def first_token(self, claim: Claim, now_mono_s: float) -> None:
         """Its prompt is computed: now it generates."""
         if claim.is_generating or claim.is_over:
@@ -295,7 +302,7 @@ class Candidate:
         unseen = self.unseen
         while unseen and (unseen[0][0] <= now_mono_s or unseen[0][1].is_over):
             at_mono_s, claim = unseen.popleft()
-            if not claim.is_over:
+            if not claim.is_over and not claim.is_generating:
                 claim.is_generating = True
                 self._leave_prefill(claim, at_mono_s)
                 self.running += 1

@@ -9,7 +9,7 @@ import msgspec
 from headrace.declaration.auto_plan import AutoModelPlan, compile_auto_models
 from headrace.declaration.handover_plan import HandoverPlan, compile_handover
 from headrace.declaration.identity_plan import IdentityPlan, compile_identity
-from headrace.declaration.model import Declaration, Pool
+from headrace.declaration.model import Declaration, Model, Pool
 from headrace.declaration.queue_plan import QueuePlan, compile_queue_plan
 from headrace.declaration.routing_plan import AcceptsPlan, RoutingPlan, compile_accepts, compile_routing
 from headrace.declaration.sharing_plan import SharingPlan, compile_sharing
@@ -90,6 +90,8 @@ class PoolPlan(msgspec.Struct, frozen=True, kw_only=True):
     accepts: AcceptsPlan | None = None
     """None: everything."""
     region: str | None = None
+    context_tokens: int | None = None
+    """Of one sequence, where it is declared; elsewhere engines tell."""
     prefill_tokens_per_s: float | None = None
     """Of one replica, all requests together, where it is declared."""
     decode_tokens_per_s: float | None = None
@@ -170,7 +172,7 @@ def compile_gateway_plan(
         limits=msgspec.convert(gateway.limits.model_dump(), LimitsPlan),
         models=tuple(declaration.models),
         pools=tuple(
-            _pool_plan(name, pool, endpoints.get(name, ()), compile_handover(pool, declaration.models.get(pool.model)))
+            _pool_plan(name, pool, endpoints.get(name, ()), declaration.models.get(pool.model))
             for name, pool in declaration.pools.items()
         ),
         tenancy=compile_tenancy_plan(declaration),
@@ -205,9 +207,7 @@ def compile_gateway_plan(
     )
 
 
-def _pool_plan(
-    name: str, pool: Pool, endpoints: tuple[EndpointAddress, ...], handover: HandoverPlan | None
-) -> PoolPlan:
+def _pool_plan(name: str, pool: Pool, endpoints: tuple[EndpointAddress, ...], model: Model | None) -> PoolPlan:
     return PoolPlan(
         name=name,
         model=pool.model,
@@ -237,15 +237,23 @@ def _pool_plan(
         is_resumed=pool.resume.enabled,
         resume_stall_s=pool.resume.stall_s,
         hedge=_hedge_plan(pool),
-        handover=handover,
+        handover=compile_handover(pool, model),
         queue=compile_queue_plan(pool),
         accepts=compile_accepts(pool),
         region=pool.region,
+        context_tokens=_context_tokens(pool, model),
         prefill_tokens_per_s=pool.rates.prefill_tokens_per_s,
         decode_tokens_per_s=pool.rates.decode_tokens_per_s,
         devices=pool.options.parallel.devices,
         kv_event_ranks=pool.options.parallel.data if pool.options.telemetry.kv_events else 0,
     )
+
+
+def _context_tokens(pool: Pool, model: Model | None) -> int | None:
+    """What engines that run here are started with; what runs elsewhere may have been given any, unless it is said."""
+    if model is None or (pool.is_remote and "context_tokens" not in model.model_fields_set):
+        return None
+    return model.context_tokens
 
 
 def _hedge_plan(pool: Pool) -> HedgePlan | None:

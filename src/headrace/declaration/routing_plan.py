@@ -36,6 +36,8 @@ class AcceptsPlan(msgspec.Struct, frozen=True, kw_only=True):
     min_input_tokens: int | None
     max_input_tokens: int | None
     overflow: bool
+    overflows_full: bool = False
+    """Also while the pools that a request is for have no free place."""
 
 
 def compile_routing(declaration: Declaration) -> dict[str, RoutingPlan]:
@@ -77,4 +79,5 @@ def compile_accepts(pool: Pool) -> AcceptsPlan | None:
         min_input_tokens=accepts.min_input_tokens,
         max_input_tokens=accepts.max_input_tokens,
         overflow=accepts.overflow,
+        overflows_full=accepts.overflow_when == "full",
     )

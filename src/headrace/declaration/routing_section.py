@@ -124,10 +124,17 @@ class Accepts(Section):
         description="Take what classes and lengths leave out when no other pool of the model is usable; tenants are "
         "never overridden.",
     )
+    overflow_when: Literal["down", "full"] = Field(
+        default="down",
+        description="down: only then. full: also while no endpoint of the pools that are for it has a free place "
+        "(queue.sequences, or what the engine says), before it waits for one.",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         least, most = self.min_input_tokens, self.max_input_tokens
         if least is not None and most is not None and least > most:
             raise ValueError(f"min_input_tokens is {least}, above max_input_tokens {most}: no prompt would do")
+        if self.overflow_when == "full" and not self.overflow:
+            raise ValueError("overflow_when says full, and overflow is false: take one of the two out")
         return self

@@ -62,11 +62,11 @@ def detect(replies: Mapping[str, ProbeReply]) -> Detected:
         version=_text(_document(replies, "/version").get("version")) or _text(server_info.get("version")) or None,
         is_alive=bool(statuses),
         needs_credentials=not listed and any(status in (401, 403) for status in statuses),
-        context_tokens={_text(model["id"]): context for model in listed if (context := _context_tokens(model))},
+        context_tokens={_text(model["id"]): context for model in listed if (context := context_tokens_of(model))},
     )
 
 
-def _context_tokens(model: Mapping[str, Any]) -> int | None:
+def context_tokens_of(model: Mapping[str, Any]) -> int | None:
     """vLLM and SGLang say `max_model_len`, newer llama.cpp `meta.n_ctx`; the length of its training is no answer."""
     facts = _items([model.get("meta")])
     for value in (model.get("max_model_len"), *(fact.get("n_ctx") for fact in facts)):

@@ -8,6 +8,7 @@ from time import monotonic
 
 from headrace.engines.contract import ProbeReply, ProbeVerdict
 from headrace.gateway.endpoints.connection_reasons import explain
+from headrace.gateway.endpoints.context import learn_context
 from headrace.gateway.endpoints.directory import EndpointDirectory
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.endpoints.questions import ask
@@ -48,11 +49,15 @@ class Prober:
             self._tasks.pop(endpoint).cancel()
 
     async def _probe_for_ever(self, endpoint: Endpoint) -> None:
-        timeouts = 0
+        timeouts, asked_after = 0, -1
         while True:
             reply = await self.ask(endpoint)
             timeouts = timeouts + 1 if reply.is_timeout else 0
             self._judge(endpoint, reply, timeouts)
+            if endpoint.is_usable and endpoint.outages != asked_after and not endpoint.plan.is_run_here:
+                asked_after = endpoint.outages
+                if await learn_context(endpoint):
+                    self._directory.version += 1
             await self._pause(endpoint)
 
     async def _pause(self, endpoint: Endpoint) -> None:

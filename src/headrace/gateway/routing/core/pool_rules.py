@@ -1,7 +1,8 @@
 """Which pools of a model a request may go to: whom each takes, and what share of the traffic a split gives it.
 
 1. `accepts.tenants` is a border: never crossed.
-2. `accepts.classes` and lengths are a preference, where the pool says `overflow`: crossed when nothing else is usable.
+2. `accepts.classes` and lengths are a preference, where the pool says `overflow`: crossed when nothing else is usable
+   or, where it says `overflow_when: full`, has a free place.
 3. `split` picks one of what is left, by weight: a conversation stays where it is, the rest by turns.
 """
 
@@ -43,6 +44,11 @@ class PoolRules:
         wanted = [pool for pool, reason, _ in judged if reason is None]
         in_need = [pool for pool, reason, overflows in judged if reason is not None and overflows]
         return wanted, in_need
+
+    def spill(self, pools: Sequence[str], tenant: str, request_class: str, input_tokens: int) -> list[str]:
+        """Return the pools that take the request while those that it is for have no free place."""
+        _, in_need = self.sort(pools, tenant, request_class, input_tokens)
+        return [pool for pool in in_need if self.accepts[pool].overflows_full]
 
     def pick_split(self, pools: Sequence[str], sticky: int | None) -> str | None:
         """Return the pool of `pools` that this request goes to by weight; None where no split is declared.

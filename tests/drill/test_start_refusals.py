@@ -76,6 +76,21 @@ def test_an_endpoint_that_nobody_answers_is_named(instance: Instance) -> None:
     assert instance.processes() == {}
 
 
+@pytest.mark.parametrize("words", [("up", "--detach"), ("up",)])
+def test_a_gateway_that_does_not_start_is_named(instance: Instance, words: tuple[str, ...]) -> None:
+    """In the foreground and in the background, `up` says which worker ended, and the worker's own last words."""
+    broken = instance.folder / "broken"
+    broken.mkdir()
+    (broken / "httptools.py").write_text("raise ImportError('a library is missing')\n")
+    instance.environment["PYTHONPATH"] = str(broken)
+    done = instance.run(*words)
+    assert done.returncode == 1, done.stdout
+    assert "gateway worker 1 did not start" in done.stderr
+    assert "ImportError: a library is missing" in done.stderr
+    assert "Traceback" not in done.stderr
+    wait_until(lambda: instance.processes() == {}, "the end of all its processes")
+
+
 def test_two_starts_at_once_do_not_take_each_others_words(instance: Instance) -> None:
     """One of them runs, the other says that one runs already; the output of the one that runs is kept whole."""
     instance.environment["STANDIN_LOAD_S"] = "1"

@@ -159,6 +159,7 @@ def _await_ready(settings: Settings, timeout_s: float, *, as_json: bool) -> Inst
     """Show progress until everything answers, something is in a crash loop, or the time is over."""
     progress = Progress(is_silent=as_json)
     end_mono_s = time.monotonic() + timeout_s
+    running = find_supervisor(settings)
     try:
         with ControlClient(settings) as client:
             while True:
@@ -168,8 +169,8 @@ def _await_ready(settings: Settings, timeout_s: float, *, as_json: bool) -> Inst
                     break
                 time.sleep(POLL_S)
     except OperatorError as error:
-        while find_supervisor(settings) is not None and time.monotonic() < end_mono_s:
-            time.sleep(POLL_S)  # It is stopping: its last words come at its end.
+        while running is not None and running.process.is_alive and time.monotonic() < end_mono_s:
+            time.sleep(POLL_S)  # It is stopping: its last words come at its end, after it has given up its state.
         words = _last_words(settings.log_dir / SUPERVISOR_OUTPUT)
         raise OperatorError(f"the supervisor stopped: {words or error.message}") from error
     except KeyboardInterrupt:

@@ -304,8 +304,10 @@ class GatewayWorkers:
         except WorkerLostError as error:
             await worker.end_within(0)
             forget_worker(self.settings, serial)
+            words = worker.output.last_line() if worker.output is not None else ""
             raise GatewayStartError(
-                str(error), hint="`headrace logs --source gateway` shows its last words."
+                f"{error}{f'; its last words: {words}' if words else ''}",
+                hint="`headrace logs --source gateway` shows all that it said.",
             ) from error
         self.log.info("gateway worker serves", worker=serial, pid=worker.pid, plan_revision=self.plan.revision)
         return slot

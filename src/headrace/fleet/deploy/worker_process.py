@@ -6,6 +6,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
@@ -41,6 +42,8 @@ REPLY_S = 10.0
 """Bound for one command; a worker answers from its event loop at once."""
 LINE_BYTES = 64 << 20
 """Longest reply line; metrics text of a large fleet is far below."""
+LAST_BYTES, SHOWN_CHARACTERS = 16384, 400
+"""Of a worker's output, what is looked at for its last line, and how much of that is shown."""
 GATEWAY_MODULE = ("-m", "headrace.gateway")
 ALLOCATION = MappingProxyType({"MALLOC_MMAP_THRESHOLD_": "4194304", "MALLOC_TRIM_THRESHOLD_": "33554432"})
 """For glibc: the memory of bodies is used again, blocks of up to 4 MiB, 32 MiB of them unused, rather than given back
@@ -59,8 +62,12 @@ class WorkerProcess:
     Concurrency: one owner on the event loop; commands are sent one after the other.
     """
 
-    def __init__(self, serial: int, socket_path: Path, process: ProcessIdentity | None) -> None:
+    def __init__(
+        self, serial: int, socket_path: Path, process: ProcessIdentity | None, output: "WorkerOutput | None" = None
+    ) -> None:
         self.serial = serial
+        self.output = output
+        """Where it says what goes wrong; None for a worker of an earlier supervisor."""
         self.process = process
         """None only for a worker of an earlier supervisor that has not told its pid yet."""
         self.is_draining = False
@@ -217,6 +224,25 @@ class WorkerProcess:
         return await self.call(command)
 
 
+@dataclass(frozen=True, slots=True)
+class WorkerOutput:
+    """What one worker has written to the log of all workers, from where that was when it started."""
+
+    path: Path
+    start_bytes: int
+
+    def last_line(self) -> str:
+        """Return its last words; empty where there are none."""
+        try:
+            with self.path.open("rb") as stream:
+                size = stream.seek(0, os.SEEK_END)
+                stream.seek(max(size - LAST_BYTES, min(self.start_bytes, size)))
+                lines = stream.read(LAST_BYTES).decode(errors="replace").split("\n")
+        except OSError:
+            return ""
+        return next((line.strip()[:SHOWN_CHARACTERS] for line in reversed(lines) if line.strip()), "")
+
+
 def start_worker(
     settings: Settings, serial: int, listen_fd: int, supervisor_pid: int, *, module: Sequence[str] = GATEWAY_MODULE
 ) -> WorkerProcess:
@@ -226,13 +252,15 @@ def start_worker(
     argv = [sys.executable, *module, "--worker", str(serial), "--listen-fd", str(listen_fd)]
     folders = {"HEADRACE_STATE_DIR": str(settings.state_dir), "HEADRACE_CACHE_DIR": str(settings.cache_dir)}
     env = {**ALLOCATION, **os.environ, **folders}
-    output = os.open(settings.log_dir / "gateway.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    log_path = settings.log_dir / "gateway.log"
+    output = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
+        said = WorkerOutput(log_path, os.fstat(output).st_size)
         os.set_inheritable(listen_fd, True)
         process = spawn([*argv, "--supervisor-pid", str(supervisor_pid)], env=env, output=output, pass_fds=(listen_fd,))
     finally:
         os.close(output)
-    return WorkerProcess(serial, socket_path, process)
+    return WorkerProcess(serial, socket_path, process, said)
 
 
 def rotate_output(settings: Settings, limit_bytes: int) -> None:

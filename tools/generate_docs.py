@@ -6,6 +6,7 @@ tree are left out.
 
 import ast
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
@@ -161,6 +162,30 @@ def metrics_page() -> str:
         "Upper bounds, in the metric's unit, without `+Inf`:",
         buckets,
     )
+
+
+def alerts_page() -> str:
+    """docs/alerts.md: the alert rules."""
+    alerts = import_module("headrace.fleet.observe.alerts").ALERTS
+    rows = (
+        (code(alert.name), alert.severity.value, alert.hold, code(alert.expr), _shown(alert.summary), alert.action)
+        for alert in alerts
+    )
+    return page(
+        "Alerts",
+        "`headrace observe rules` prints these as a rule file for Prometheus, or with `--kubernetes` as a "
+        "PrometheusRule. Bounds are a beginning: change the file. Critical: callers are hurt now. Warning: they will "
+        "be, or some are. Info: something works less well than it could.",
+        "```yaml\nrule_files: [headrace-alerts.yaml]   # headrace observe rules --output headrace-alerts.yaml\n```",
+        table(("alert", "severity", "holds for", "expression", "says", "what to do"), rows),
+        "An instance that is gone says nothing: alert on `up == 0` of the job that scrapes it as well. Budgets are "
+        "also counted when they pass 80 and 100 % (`headrace_budget_marks_total`), so that a scrape cannot miss it.",
+    )
+
+
+def _shown(summary: str) -> str:
+    """A summary as a reader may see it, without the templates' braces."""
+    return re.sub(r"\{\{ \$(?:labels\.)?(\w+)[^}]*\}\}", r"(\1)", summary)
 
 
 def cli_page() -> str:
@@ -322,6 +347,7 @@ def launch_lines_page() -> str:
 PAGES: dict[str, tuple[str, Callable[[], str]]] = {
     "docs/settings.md": ("headrace.declaration.model", settings_page),
     "docs/errors.md": ("headrace.domain.errors", errors_page),
+    "docs/alerts.md": ("headrace.fleet.observe.alerts", alerts_page),
     "docs/metrics.md": ("headrace.telemetry.catalogue", metrics_page),
     "docs/cli.md": ("headrace.cli.main", cli_page),
     "docs/launch-lines.md": ("headrace.cli.engine_launch", launch_lines_page),

@@ -176,7 +176,8 @@ class Telemetry(Section):
     metrics: bool = Field(default=True, description="Expose metrics; the gateway's load figures need them.")
     kv_events: bool = Field(
         default=False,
-        description="Publish changes of the KV cache over ZeroMQ, on the engine's port + 10000.",
+        description="Tell changes of the KV cache, which the gateway follows: docs/routing.md. vLLM and SGLang use the "
+        "engine's port + 10000 and + 15000, and need headrace[kv-events].",
     )
     traces: str | None = Field(
         default=None, min_length=1, description="OTLP endpoint for the engine's traces, such as http://collector:4317."

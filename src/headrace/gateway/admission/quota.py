@@ -4,7 +4,6 @@ The shell of `core/purse.py`: makes purses of plan and callers, knows prices and
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
@@ -45,9 +44,8 @@ class Answer(Protocol):
         ...
 
 
-@dataclass(slots=True, eq=False)
-class Ticket:
-    """One admitted request: what `settle` needs of it."""
+class Ticket(msgspec.Struct, eq=False):
+    """One admitted request: what `settle` needs of it. A Struct, as all that is made per request: it costs half."""
 
     reservation: Reservation
     caller: Caller
@@ -59,8 +57,7 @@ class Ticket:
     answer: Answer | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Bill:
+class Bill(msgspec.Struct, frozen=True):
     """What a request has used in the end, for the ledger. None is not known, or not priced."""
 
     gpu_s: float | None

@@ -11,6 +11,7 @@ SLOTS_PER_S = 2.0
 WINDOW_SLOTS = 120
 """A window is 60 seconds, counted by slots of half a second. What was taken counts until its whole slot is 60 seconds
 old, so that no 60 seconds hold more than the limit; at most 60.5 seconds count, so that 99 % of it can be used."""
+WINDOW_S = WINDOW_SLOTS / SLOTS_PER_S
 FIRST_HOLD_S = 1.0
 """How long a slot is held, as long as none has been given back. Chosen: Retry-After has whole seconds."""
 HOLD_WEIGHT = 0.2
@@ -37,85 +38,110 @@ class WindowMeter(LocalMeter):
     What was taken counts from when it was taken; what is given back is taken out of that same moment.
     """
 
-    __slots__ = ("_changes_mono_s", "_slots", "_used", "amount", "limit_id")
+    __slots__ = ("_begun_mono_s", "_ends_mono_s", "_slots", "_taken", "_used", "amount", "limit_id")
 
     def __init__(self, limit_id: LimitId, amount: int) -> None:
         self.limit_id = limit_id
         self.amount = amount
         self._slots: dict[int, int] = {}
         """Amounts by number of their slot, oldest first; only slots in which something was taken."""
-        self._changes_mono_s = 0.0
-        """Until then no slot leaves the window."""
+        self._begun_mono_s = self._ends_mono_s = 0.0
+        """Of the present slot: until its end no slot leaves the window."""
+        self._taken = 0
+        """In the present slot, and not in `_slots` yet."""
         self._used = 0
 
     def wait_s(self, amount: int, now_mono_s: float) -> float:
-        if now_mono_s >= self._changes_mono_s:
-            self._forget(now_mono_s)
+        if now_mono_s >= self._ends_mono_s:
+            self._begin(now_mono_s)
         excess = self._used + amount - self.amount
         return 0.0 if excess <= 0 else self._wait_for(excess, amount, now_mono_s)
 
     def try_take(self, amount: int, now_mono_s: float) -> bool:
-        if now_mono_s >= self._changes_mono_s:
-            self._forget(now_mono_s)
+        if now_mono_s >= self._ends_mono_s:
+            self._begin(now_mono_s)
         used = self._used + amount
         if used > self.amount:
             return False
         self._used = used
-        slot, slots = int(now_mono_s * SLOTS_PER_S), self._slots
-        slots[slot] = slots.get(slot, 0) + amount
+        if now_mono_s >= self._begun_mono_s:
+            self._taken += amount
+        else:
+            self._take_earlier(amount, now_mono_s)
         return True
 
     def undo(self, amount: int, now_mono_s: float) -> None:
         self.give_back(amount, now_mono_s, now_mono_s)
 
     def take(self, amount: int, now_mono_s: float) -> None:
-        slot, slots = int(now_mono_s * SLOTS_PER_S), self._slots
-        slots[slot] = slots.get(slot, 0) + amount
+        if now_mono_s >= self._ends_mono_s:
+            self._begin(now_mono_s)
         self._used += amount
+        if now_mono_s >= self._begun_mono_s:
+            self._taken += amount
+        else:
+            self._take_earlier(amount, now_mono_s)
 
     charge = take
 
     def give_back(self, amount: int, taken_mono_s: float, now_mono_s: float) -> None:
-        if now_mono_s >= self._changes_mono_s:
-            self._forget(now_mono_s)
-        slot = int(taken_mono_s * SLOTS_PER_S)
-        held = self._slots.get(slot, 0)
-        if amount < held:
-            self._slots[slot] = held - amount
-            self._used -= amount
-        elif held:
-            del self._slots[slot]
-            self._used -= held
+        if now_mono_s >= self._ends_mono_s:
+            self._begin(now_mono_s)
+        if taken_mono_s >= self._begun_mono_s:
+            held = self._taken
+            self._taken = held - amount if amount < held else 0
+        else:
+            held = self._give_back_earlier(amount, int(taken_mono_s * SLOTS_PER_S))
+        self._used -= amount if amount < held else held
 
     def used(self, now_mono_s: float) -> int:
-        if now_mono_s >= self._changes_mono_s:
-            self._forget(now_mono_s)
+        if now_mono_s >= self._ends_mono_s:
+            self._begin(now_mono_s)
         return self._used
 
     def reset_s(self, now_mono_s: float) -> float:
-        if now_mono_s >= self._changes_mono_s:
-            self._forget(now_mono_s)
+        if now_mono_s >= self._ends_mono_s:
+            self._begin(now_mono_s)
+        if self._taken:
+            return self._ends_mono_s + WINDOW_S - now_mono_s
         for slot in reversed(self._slots):
             return (slot + WINDOW_SLOTS + 1) / SLOTS_PER_S - now_mono_s
         return 0.0
 
     @property
     def is_unused(self) -> bool:
-        return not self._slots
+        return not self._slots and not self._taken
+
+    def _take_earlier(self, amount: int, now_mono_s: float) -> None:
+        """Count for a request that was received in a slot that is over: it waited for its turn."""
+        slot = int(now_mono_s * SLOTS_PER_S)
+        self._slots[slot] = self._slots.get(slot, 0) + amount
+
+    def _give_back_earlier(self, amount: int, slot: int) -> int:
+        """Return what is held of a slot that is over, before."""
+        held = self._slots.get(slot, 0)
+        if amount < held:
+            self._slots[slot] = held - amount
+        elif held:
+            del self._slots[slot]
+        return held
 
     def _wait_for(self, excess: int, amount: int, now_mono_s: float) -> float:
         if amount > self.amount:
             return NEVER_S
-        for slot in sorted(self._slots):  # in order but for a clock that was asked about the past, as tests do
+        for slot in sorted(self._slots):  # in order but for what was counted late
             excess -= self._slots[slot]
             if excess <= 0:
                 return (slot + WINDOW_SLOTS + 1) / SLOTS_PER_S - now_mono_s
-        return NEVER_S
+        return self._ends_mono_s + WINDOW_S - now_mono_s if excess <= self._taken else NEVER_S
 
-    def _forget(self, now_mono_s: float) -> None:
-        """Take out the slots that no longer count; the next look is worth while when another slot begins."""
+    def _begin(self, now_mono_s: float) -> None:
+        """Another slot begins: the one before it is put away, and those that no longer count are taken out."""
+        if self._taken:
+            self._slots[int(self._begun_mono_s * SLOTS_PER_S)] = self._taken
+            self._taken = 0
         present = int(now_mono_s * SLOTS_PER_S)
-        self._changes_mono_s = (present + 1) / SLOTS_PER_S
+        self._begun_mono_s, self._ends_mono_s = present / SLOTS_PER_S, (present + 1) / SLOTS_PER_S
         oldest = present - WINDOW_SLOTS
         for slot in [slot for slot in self._slots if slot < oldest]:
             self._used -= self._slots.pop(slot)

@@ -28,6 +28,20 @@ def test_a_window_knows_when_it_is_whole_again() -> None:
     assert 59.0 < meter.reset_s(131.0) <= 60.5
 
 
+def test_what_is_counted_late_counts_when_it_came() -> None:
+    """A request that was received half a second ago, and others of that moment, leave the window together."""
+    meter = WindowMeter(WINDOW, 10)
+    assert meter.try_take(2, 100.9)
+    assert meter.try_take(3, 101.1)
+    assert meter.try_take(4, 100.8)
+    assert not meter.try_take(2, 100.8)
+    meter.give_back(1, 100.8, 102.0)
+    assert meter.used(102.0) == 8
+    assert meter.used(161.2) == 3
+    meter.give_back(3, 101.1, 161.2)
+    assert (meter.used(161.2), meter.is_unused) == (0, True)
+
+
 def test_slots_learn_how_long_they_are_held() -> None:
     """The wait that is named for a full limit is the time until the next slot, on average."""
     meter = SlotMeter(SLOTS, 4)

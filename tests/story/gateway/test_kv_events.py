@@ -24,6 +24,9 @@ HELD, BELIEVED = "headrace_kv_events_held_tokens", "headrace_routing_index_token
 STORED, REMOVED = "headrace_kv_events_stored_blocks_total", "headrace_kv_events_removed_blocks_total"
 MESSAGES, EMPTIED = "headrace_kv_events_messages_total", "headrace_kv_events_emptied_total"
 PICKS, ENGINES = "headrace_routing_picks_total", "headrace_pool_measured_engines"
+WITHOUT_PYZMQ = (
+    "import runpy, sys; sys.modules['zmq'] = None; runpy.run_module('headrace.gateway', run_name='__main__')"
+)
 LONG = "The same long beginning of every prompt, so that it is worth finding again. " * 60
 
 
@@ -140,6 +143,19 @@ async def test_the_index_believes_no_more_than_an_engine_holds(tmp_path: Path) -
                 return has_evicted and held is not None and believed is not None and believed < held + 3000
 
             await until(gateway, is_small, act)
+
+
+async def test_without_pyzmq_a_warning_says_what_to_install(tmp_path: Path) -> None:
+    """Events that are declared and cannot be read are no reason not to serve; the log names the extra."""
+    async with telling() as (url, _):
+        gateway = RunningGateway(tmp_path, declare({"p": pool_of(url)}))
+        gateway.program = ("-c", WITHOUT_PYZMQ)
+        async with gateway:
+            await ask(gateway, LONG)
+            async with asyncio.timeout(BOUND_S):
+                while "headrace[kv-events]" not in gateway.log_path.read_text():
+                    await asyncio.sleep(0.05)
+            assert series(await gateway.metrics(), MESSAGES) is None
 
 
 async def nothing() -> None:

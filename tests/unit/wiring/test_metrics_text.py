@@ -48,3 +48,19 @@ def test_what_all_workers_know_alike_is_shown_once() -> None:
     merged = merge_metrics([first + "headrace_sharing_members 2.0\n", second + "headrace_sharing_members 2.0\n"])
     assert "headrace_budget_used 41.5" in merged
     assert "headrace_sharing_members 2.0" in merged
+
+
+def test_what_an_engine_tells_every_worker_is_shown_once() -> None:
+    """Two workers hear of the same evictions and the same load; what each has sent adds up."""
+    page = (
+        "# TYPE headrace_kv_events_removed_blocks_total counter\n"
+        'headrace_kv_events_removed_blocks_total{{endpoint="p/0"}} {removed}\n'
+        "# TYPE headrace_pool_running_requests gauge\n"
+        'headrace_pool_running_requests{{pool="p",role="both"}} 5.0\n'
+        "# TYPE headrace_pool_held_tokens gauge\n"
+        'headrace_pool_held_tokens{{pool="p",role="both"}} 100.0\n'
+    )
+    merged = merge_metrics([page.format(removed=7), page.format(removed=6)])
+    assert 'headrace_kv_events_removed_blocks_total{endpoint="p/0"} 7.0' in merged
+    assert 'headrace_pool_running_requests{pool="p",role="both"} 5.0' in merged
+    assert 'headrace_pool_held_tokens{pool="p",role="both"} 200.0' in merged

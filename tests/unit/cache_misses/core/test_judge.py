@@ -20,7 +20,8 @@ def judged(prompt: Fingerprint, *, before: Fingerprint = BEFORE, **how: Any) -> 
         is_first_there=False, endpoint_has_hits=True,
     )  # fmt: skip
     seen = Seen(
-        scope=("m", "t"), family=1, prompt=before, endpoint="p/0", version="v", outages=0, ended_mono_s=0.0
+        scope=("m", "t"), family=1, prompt=before, endpoint="p/0", version="v", outages=0, ended_mono_s=0.0,
+        cache_losses=how.pop("losses_before", None),
     )  # fmt: skip
     return judge(replace(answered, **how), [seen])
 
@@ -41,6 +42,23 @@ def test_a_prompt_that_was_there_and_was_not_found(how: dict[str, Any], cause: M
     assert miss is not None
     assert (miss.cause, miss.difference) == (cause, None)
     assert miss.tokens_lost > 100
+
+
+@pytest.mark.parametrize(
+    ("how", "cause"),
+    [
+        ({"losses_before": 3, "cache_losses": 8}, MissCause.EVICTED),
+        ({"losses_before": 3, "cache_losses": 8, "endpoint_has_hits": False}, MissCause.EVICTED),
+        ({"losses_before": 3, "cache_losses": 3, "endpoint_has_hits": False}, MissCause.NO_CACHE),
+        ({"losses_before": 3, "cache_losses": 3}, None),
+        ({"losses_before": None, "cache_losses": 3}, MissCause.EVICTED),
+        ({"losses_before": 3, "cache_losses": 8, "outages": 1}, MissCause.ENGINE_RESTARTED),
+    ],
+)
+def test_an_engine_that_tells_what_it_lost_is_believed(how: dict[str, Any], cause: MissCause | None) -> None:
+    """With its events, eviction is known and not guessed: without a loss since then, nothing is called evicted."""
+    miss = judged(chat(LONG, "q", "a", "more"), **how)
+    assert (None if miss is None else miss.cause) == cause
 
 
 @pytest.mark.parametrize(

@@ -114,3 +114,19 @@ def test_the_index_and_the_shelves_tell_the_same(story: list[tuple[int, tuple[in
         for name in shelf.sizes:
             holders[name] = holders.get(name, 0) | shelf.bit
     assert index._holders == holders  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_shelf_is_shrunk_to_what_the_endpoint_still_holds() -> None:
+    """The oldest goes first, and what the endpoint may hold later stays as it was."""
+    index = PrefixIndex()
+    (shelf,) = shelves(index, 1)
+    index.place(shelf, chain(1, 2))
+    index.place(shelf, chain(7, 8))
+    before, capacity = shelf.held, shelf.capacity
+    index.shrink_to(shelf, before)
+    assert shelf.held == before
+    index.shrink_to(shelf, before / 2)
+    assert index.match(chain(1, 2), shelf.bit).held == {}
+    assert set(index.match(chain(7, 8), shelf.bit).held) == {shelf.bit}
+    index.shrink_to(shelf, 0)
+    assert (shelf.held, len(index), shelf.capacity) == (0, 0, capacity)

@@ -12,16 +12,15 @@ from sqlalchemy import Connection, delete, select, update
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.exc import IntegrityError
 
+from headrace.database.change_counter import Watched, count_change, read_changes
 from headrace.database.connect import Database
-from headrace.database.tables import CHANGES, SUSPENSIONS, TENANCY_ENTRIES
+from headrace.database.tables import SUSPENSIONS, TENANCY_ENTRIES
 from headrace.domain.admin import Principal
 from headrace.domain.clock import Clock
 from headrace.domain.quota import Level
 from headrace.tenancy.audit import AuditChange, append_audit
 from headrace.tenancy.conflict import ChangedMeanwhileError, ConflictError
 from headrace.tenancy.overlay import EntryKind, StoredEntry, Suspension, TenancyOverlay
-
-_SUBJECT = "tenancy"
 
 
 class EntryStore:
@@ -37,8 +36,7 @@ class EntryStore:
 
     def read_version(self) -> int:
         """A number that grows with every change: one cheap look-up for a poller."""
-        with self._database.reading() as connection:
-            return connection.execute(select(CHANGES.c.version).where(CHANGES.c.subject == _SUBJECT)).scalar_one()
+        return read_changes(self._database, Watched.TENANCY)
 
     def read(self) -> TenancyOverlay:
         """Everything, in the order in which it was made."""
@@ -105,7 +103,7 @@ class EntryStore:
     def suspend(self, level: Level, name: str, reason: str, *, tenant: str | None, by: Principal) -> Suspension:
         """Refuse an organisation, tenant or project; doing it twice keeps the first time and the last reason."""
         with self._database.writing() as connection:
-            connection.execute(_COUNT_CHANGE)  # first, since it makes others who suspend wait for this one
+            count_change(connection, Watched.TENANCY)  # first, since it makes others who suspend wait for this one
             before = _find_suspension(connection, level, name)
             if before is None:
                 connection.execute(
@@ -144,12 +142,11 @@ class EntryStore:
     ) -> None:
         change = AuditChange(action=action, name=name, tenant=tenant, before=before, after=after)
         append_audit(connection, by, change, self._clock.wall_at())
-        connection.execute(_COUNT_CHANGE)
+        count_change(connection, Watched.TENANCY)
 
 
 _ENTRY_ORDER = (TENANCY_ENTRIES.c.kind, TENANCY_ENTRIES.c.created_at, TENANCY_ENTRIES.c.name)
 _SUSPENSION_ORDER = (SUSPENSIONS.c.level, SUSPENSIONS.c.name)
-_COUNT_CHANGE = update(CHANGES).where(CHANGES.c.subject == _SUBJECT).values(version=CHANGES.c.version + 1)
 
 
 def _is_entry(kind: EntryKind, name: str) -> tuple[Any, ...]:

@@ -11,8 +11,9 @@ import msgspec
 from sqlalchemy import Connection, or_, select, update
 from sqlalchemy.engine import RowMapping
 
+from headrace.database.change_counter import Watched, count_change, read_changes
 from headrace.database.connect import Database
-from headrace.database.tables import ADMIN_GRANTS, CHANGES, KEYS
+from headrace.database.tables import ADMIN_GRANTS, KEYS
 from headrace.declaration.nearest import did_you_mean
 from headrace.domain.admin import ITSELF, OWNER_OF_ALL, Grant, Principal, Role
 from headrace.domain.clock import Clock
@@ -24,8 +25,6 @@ from headrace.tenancy.audit import AuditChange, append_audit
 from headrace.tenancy.conflict import ChangedMeanwhileError
 from headrace.tenancy.key_view import view_key
 from headrace.tenancy.keys import generate_key
-
-_SUBJECT = "keys"
 
 
 class KeyNotFoundError(UnknownNameError):
@@ -59,8 +58,7 @@ class KeyStore:
 
     def read_version(self) -> int:
         """A number that grows with every change to the keys: one cheap look-up for a poller."""
-        with self._database.reading() as connection:
-            return connection.execute(select(CHANGES.c.version).where(CHANGES.c.subject == _SUBJECT)).scalar_one()
+        return read_changes(self._database, Watched.KEYS)
 
     def list_keys(self, *, tenant: TenantId | None = None) -> tuple[KeyRecord, ...]:
         """All keys, revoked and expired ones too, oldest first."""
@@ -235,15 +233,12 @@ class KeyStore:
             after=view_key(after, now, grant),
         )
         append_audit(connection, by, change, now)
-        connection.execute(_COUNT_CHANGE)
+        count_change(connection, Watched.KEYS)
 
     def _not_found(self, key_id: str) -> KeyNotFoundError:
         shown = key_id.removeprefix("hr-")[:10]  # never more: it might be a whole key
         known = [record.key_id for record in self.list_keys() if record.revoked_at is None]
         return KeyNotFoundError(f'there is no key with the id "{shown}"', hint=did_you_mean(shown, known))
-
-
-_COUNT_CHANGE = update(CHANGES).where(CHANGES.c.subject == _SUBJECT).values(version=CHANGES.c.version + 1)
 
 
 def _find(connection: Connection, key_id: KeyId, *, for_update: bool = False) -> KeyRecord | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headrace.fleet.deploy.engine_process import end_stray, find_adoptable
 from headrace.fleet.deploy.predecessors import find_predecessors, forget_worker
-from headrace.fleet.deploy.process_watch import try_signal, wait_gone, wait_gone_within
+from headrace.fleet.deploy.process_watch import try_signal, wait_or_kill
 from headrace.settings import Settings
 
 WORKER_STOP_S = 35.0
@@ -28,9 +28,7 @@ async def end_leftovers(settings: Settings, *, is_hurried: bool = False) -> Left
     for worker in workers:
         try_signal(worker.process, signal.SIGKILL if is_hurried else signal.SIGTERM)
     for worker in workers:
-        if not await wait_gone_within(worker.process, WORKER_STOP_S):
-            try_signal(worker.process, signal.SIGKILL)
-            await wait_gone(worker.process)
+        await wait_or_kill(worker.process, WORKER_STOP_S)
         forget_worker(settings, worker.serial)
     found = [find_adoptable(path) for path in settings.run_dir.glob("engine-*.json")]
     engines = [state for state in found if state is not None]

@@ -77,9 +77,16 @@ async def wait_gone_within(process: ProcessIdentity, bound_s: float) -> bool:
 async def end_process(process: ProcessIdentity, bound_s: float) -> None:
     """Ask a process to end, and kill it where it has not after `bound_s`; returns once it is gone."""
     try_signal(process, signal.SIGTERM)
-    if not await wait_gone_within(process, bound_s):
+    await wait_or_kill(process, bound_s)
+
+
+async def wait_or_kill(process: ProcessIdentity, bound_s: float) -> bool:
+    """Wait for the end of a process that was told to, and kill it after `bound_s`; False where it had to be."""
+    is_gone = await wait_gone_within(process, bound_s)
+    if not is_gone:
         try_signal(process, signal.SIGKILL)
         await wait_gone(process)
+    return is_gone
 
 
 def reap(pid: int) -> None:

@@ -33,7 +33,7 @@ from headrace.domain.worker import (
     WorkerStatus,
 )
 from headrace.fleet.deploy.process_identity import ProcessIdentity
-from headrace.fleet.deploy.process_watch import spawn, try_signal, wait_gone, wait_gone_within
+from headrace.fleet.deploy.process_watch import spawn, try_signal, wait_or_kill
 from headrace.settings import Settings
 
 CONNECT_S = 30.0
@@ -204,10 +204,7 @@ class WorkerProcess:
         """Wait for its exit, then kill it; False where it had to be killed."""
         if self.process is None:
             return True
-        is_gone = await wait_gone_within(self.process, bound_s)
-        if not is_gone:
-            try_signal(self.process, signal.SIGKILL)
-            await wait_gone(self.process)
+        is_gone = await wait_or_kill(self.process, bound_s)
         self.close()
         return is_gone
 

@@ -4,26 +4,19 @@ from collections.abc import Iterator
 from typing import cast
 
 from headrace.fleet.deploy.render.compose.services import ServiceWriter, escaped
+from headrace.fleet.deploy.render.core.container_parts import make_container_parts
 from headrace.fleet.deploy.render.core.container_words import fetched_weights
-from headrace.fleet.deploy.render.core.devices import assign_gpus, machine_notes, replica_numbers
-from headrace.fleet.deploy.render.core.gateway_notes import gateway_notes
+from headrace.fleet.deploy.render.core.devices import assign_gpus, replica_numbers
 from headrace.fleet.deploy.render.core.model import (
     GatewayWorkload,
     Rendered,
     RenderedFile,
     RenderRequest,
-    Severity,
-    Workload,
 )
-from headrace.fleet.deploy.render.core.object_names import name_notes, object_name
+from headrace.fleet.deploy.render.core.object_names import object_name
 from headrace.fleet.deploy.render.core.rendering import (
     Engines,
-    database_url,
-    make_engines,
-    make_gateway,
-    reaches_of,
 )
-from headrace.fleet.deploy.render.core.site import container_site
 from headrace.fleet.deploy.render.core.yaml_text import Noted, yaml_text
 
 FILE_NAME = "compose.yaml"
@@ -37,29 +30,12 @@ HEAD = (
 
 def render_compose(request: RenderRequest) -> Rendered:
     """Write the project, or say why not."""
-    declaration = request.declaration
-    site = container_site(declaration)
-    engines = make_engines(declaration, site, pool=request.pool)
-    notes = (
-        *engines.notes,
-        *name_notes(declaration),
-        *machine_notes(engines.workloads),
-        *(gateway_notes(declaration, site) if request.pool is None else ()),
-    )
-    if any(note.severity is Severity.ERROR for note in notes):
-        return Rendered(files=(), notes=notes)
-    gateway = None
-    if request.pool is None:
-        gateway = make_gateway(
-            declaration,
-            reaches_of(engines.workloads, _urls),
-            site,
-            folder=request.folder,
-            database=database_url(declaration, host="postgres"),
-        )
-    project = _project(request, engines, gateway)
+    parts = make_container_parts(request)
+    if parts.has_errors:
+        return Rendered(files=(), notes=parts.notes)
+    project = _project(request, parts.engines, parts.gateway)
     text = yaml_text(project, head=(*HEAD, *_one_by_one(project)))
-    return Rendered(files=(RenderedFile(path=FILE_NAME, text=text),), notes=notes)
+    return Rendered(files=(RenderedFile(path=FILE_NAME, text=text),), notes=parts.notes)
 
 
 def _one_by_one(project: dict[str, object]) -> list[str]:
@@ -72,12 +48,6 @@ def _one_by_one(project: dict[str, object]) -> list[str]:
         *([f"docker compose up {' '.join(fetching)}"] if fetching else []),
         f"for one in {replaced}; do docker compose up --detach --no-deps --wait $one || break; done",
     ]
-
-
-def _urls(workload: Workload) -> tuple[str, ...]:
-    return tuple(
-        f"http://{object_name(workload.pool)}-{number}:{workload.http_port}" for number in replica_numbers(workload)
-    )
 
 
 def _project(request: RenderRequest, engines: Engines, gateway: GatewayWorkload | None) -> dict[str, object]:

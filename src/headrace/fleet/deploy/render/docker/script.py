@@ -2,28 +2,20 @@
 
 from collections.abc import Iterator
 
+from headrace.fleet.deploy.render.core.container_parts import make_container_parts
 from headrace.fleet.deploy.render.core.container_words import fetched_weights
-from headrace.fleet.deploy.render.core.devices import assign_gpus, machine_notes, replica_numbers
-from headrace.fleet.deploy.render.core.gateway_notes import gateway_notes
+from headrace.fleet.deploy.render.core.devices import assign_gpus, replica_numbers
 from headrace.fleet.deploy.render.core.model import (
     GatewayWorkload,
     Rendered,
     RenderedFile,
     RenderRequest,
     SecretVariable,
-    Severity,
-    Workload,
 )
-from headrace.fleet.deploy.render.core.object_names import name_notes, object_name
 from headrace.fleet.deploy.render.core.rendering import (
     POSTGRES_PASSWORD,
     Engines,
-    database_url,
-    make_engines,
-    make_gateway,
-    reaches_of,
 )
-from headrace.fleet.deploy.render.core.site import container_site
 from headrace.fleet.deploy.render.docker.run_lines import Runner
 from headrace.fleet.deploy.render.docker.shell_words import quoted
 
@@ -117,34 +109,11 @@ done"""
 
 def render_docker(request: RenderRequest) -> Rendered:
     """Write the script, or say why not."""
-    declaration = request.declaration
-    site = container_site(declaration)
-    engines = make_engines(declaration, site, pool=request.pool)
-    notes = (
-        *engines.notes,
-        *name_notes(declaration),
-        *machine_notes(engines.workloads),
-        *(gateway_notes(declaration, site) if request.pool is None else ()),
-    )
-    if any(note.severity is Severity.ERROR for note in notes):
-        return Rendered(files=(), notes=notes)
-    gateway = None
-    if request.pool is None:
-        gateway = make_gateway(
-            declaration,
-            reaches_of(engines.workloads, _urls),
-            site,
-            folder=request.folder,
-            database=database_url(declaration, host="postgres"),
-        )
-    text = "\n".join(_script(request, engines, gateway)) + "\n"
-    return Rendered(files=(RenderedFile(path=FILE_NAME, text=text, is_executable=True),), notes=notes)
-
-
-def _urls(workload: Workload) -> tuple[str, ...]:
-    return tuple(
-        f"http://{object_name(workload.pool)}-{number}:{workload.http_port}" for number in replica_numbers(workload)
-    )
+    parts = make_container_parts(request)
+    if parts.has_errors:
+        return Rendered(files=(), notes=parts.notes)
+    text = "\n".join(_script(request, parts.engines, parts.gateway)) + "\n"
+    return Rendered(files=(RenderedFile(path=FILE_NAME, text=text, is_executable=True),), notes=parts.notes)
 
 
 def _script(request: RenderRequest, engines: Engines, gateway: GatewayWorkload | None) -> Iterator[str]:

@@ -56,8 +56,6 @@ class Desk:
     pair: EnginePair
     spent: SpentTickets = field(default_factory=SpentTickets)
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
-    idle_kv: dict[Side, float] = field(default_factory=dict[Side, float])
-    """In use when nothing runs."""
 
     def playbook(self, expected: Expected, words: TicketWords | None = None) -> Playbook:
         """One attempt, with an id of its own."""
@@ -118,15 +116,15 @@ class Desk:
         side, name = self.pair.recipe.pair.transfers_metric
         return await asyncio.to_thread(self.pair.sides[side].metric, name) or 0.0
 
-    def kv_in_use(self, side: Side) -> float:
-        return self.pair.sides[side].metric(self.pair.recipe.pair.kv_metric) or 0.0
+    def held(self, side: Side) -> str:
+        return self.pair.recipe.pair.held(self.pair.sides[side].url)
 
     async def settled(self, figure: str, *sides: Side) -> None:
         """Wait until nothing runs and no KV is held any more, and tell how long that took."""
         began_mono_s = time.monotonic()
         last = ""
         for side in sides or tuple(Side):
-            while held := await asyncio.to_thread(self._held, side):
+            while held := await asyncio.to_thread(self.held, side):
                 last = f"{side} kept {held}"
                 assert time.monotonic() - began_mono_s < SETTLE_S, last
                 await asyncio.sleep(0.1)
@@ -134,7 +132,3 @@ class Desk:
         FIGURES.add(f"freed_after_{figure}_s", took_s)
         if took_s > TELLING_S:
             tell(f"{figure}: {last} for {took_s:.1f} s")
-
-    def _held(self, side: Side) -> str:
-        requests, kv = self.pair.sides[side].live_requests(), self.kv_in_use(side)
-        return f"{requests} requests, KV {kv}" if requests or kv > self.idle_kv.get(side, 0.0) else ""

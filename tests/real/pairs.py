@@ -66,10 +66,7 @@ def serving_pair(recipe: ServeRecipe) -> Iterator[EnginePair]:
     Raises: NotInstallableError.
     """
     python, model = ensure_installed(recipe.install), ensure_model()
-    needs = subprocess.run([str(python), "-c", recipe.pair.needs], capture_output=True, text=True)
-    if needs.returncode != 0:
-        last = needs.stderr.strip().splitlines()[-1]
-        raise NotInstallableError(f"a pair of {recipe.kind} lacks a library: {last}. Install {recipe.pair.packages}.")
+    check_pair_libraries(recipe, python)
     with tempfile.TemporaryDirectory(prefix=f"headrace-{recipe.kind}-pair-") as folder:
         pair = make_pair(recipe, python, model, Path(folder))
         try:
@@ -77,6 +74,14 @@ def serving_pair(recipe: ServeRecipe) -> Iterator[EnginePair]:
             yield pair
         finally:
             pair.end()
+
+
+def check_pair_libraries(recipe: ServeRecipe, python: Path) -> None:
+    """Raises: NotInstallableError where this machine lacks what the engine moves KV with."""
+    needs = subprocess.run([str(python), "-c", recipe.pair.needs], capture_output=True, text=True)
+    if needs.returncode != 0:
+        last = needs.stderr.strip().splitlines()[-1]
+        raise NotInstallableError(f"a pair of {recipe.kind} lacks a library: {last}. Install {recipe.pair.packages}.")
 
 
 def make_pair(recipe: ServeRecipe, python: Path, model: Path, folder: Path) -> EnginePair:

@@ -42,14 +42,16 @@ class PairRecipe:
     args: Callable[[Side, int], Sequence[str]]
     """Added to the recipe's, given the port for transfers."""
     env: Callable[[Side, int], Mapping[str, str]]
+    pool: Callable[[Side, Mapping[str, Any]], dict[str, Any]]
+    """What a declared pool of such an engine has beside the recipe's own keys, which are given."""
     needs: str
     """Python statements that fail in the engine's environment where a library of the system is missing."""
     packages: str
     """What to install then."""
     answers_whole: bool
     """Whether an engine of a pair answers requests that are not handed over."""
-    kv_metric: str
-    """Prometheus name of how much KV is in use by requests: a share, or tokens."""
+    held: Callable[[str], str]
+    """What requests hold at the engine of a URL right now: places and KV; empty where nothing."""
     transfers_metric: tuple[Side, str]
     """Which of the two counts what was moved, and under which name."""
 

@@ -141,6 +141,45 @@ async def test_nothing_is_kept_for_a_caller_who_left(desk: Desk) -> None:
     await leave_during(None)
 
 
+# --- tickets (vLLM) ---
+
+
+class RepeatedTicket(VllmHandover):
+    """Reads each prefill answer as the one that came first: an engine, or a retry, that repeats itself."""
+
+    def __init__(self) -> None:
+        self.first: Ticket | WholeAnswer | None = None
+
+    def read_prefill(self, body: bytes, attempt_id: str, api: ApiDialect) -> Ticket | WholeAnswer | None:
+        self.first = self.first or super().read_prefill(body, attempt_id, api)
+        return self.first
+
+
+async def test_a_ticket_is_used_once_and_in_time(desk: Desk) -> None:
+    """Spent or expired parameters never reach decode, which would answer them with 200; KV not fetched is given up."""
+    only(EngineKind.VLLM, desk)
+    words = RepeatedTicket()
+    first, other = question("tickets", 30), question("umbrellas", 30)
+    found = [await ask_with(desk, words, asked, PATIENT) for asked in (first, other)]
+    assert [outcome(end) for end, _ in found] == [COMPLETED, (HandoverEnd.FELL_BACK, HandoverFailure.TICKET_SPENT)]
+    assert found[1][1].sent == [Leg.PREFILL]
+    assert [shell.text for _, shell in found] == [await desk.whole(asked) for asked in (first, other)]
+    await desk.settled("spent")
+
+    late = dataclasses.replace(PATIENT, transfer_s=LEASE_S + 1.0)
+    end, shell = await ask_with(desk, VllmHandover(), question("the late", 30), late)
+    assert outcome(end) == (HandoverEnd.FELL_BACK, HandoverFailure.TICKET_EXPIRED)
+    assert shell.sent == [Leg.PREFILL]
+    assert await asyncio.to_thread(desk.held, Side.PREFILL)
+    await desk.settled("expired")
+    assert await asyncio.to_thread(desk.pair.prefill.metric, "vllm:nixl_num_kv_expired_reqs_total")
+
+
+async def ask_with(desk: Desk, words: VllmHandover, asked: dict[str, object], expected: Expected) -> tuple[End, Shell]:
+    shell = desk.shell(asked)
+    return await shell.run(desk.playbook(expected, words)), shell
+
+
 # --- engines that hang ---
 
 
@@ -270,42 +309,3 @@ async def test_prefill_that_dies_under_the_answer(desk: Desk) -> None:
     assert outcome(end) == COMPLETED
     assert await desk.whole(asked, Side.PREFILL) == shell.text
     await desk.settled("prefill_done", Side.DECODE)
-
-
-# --- tickets (vLLM) ---
-
-
-class RepeatedTicket(VllmHandover):
-    """Reads each prefill answer as the one that came first: an engine, or a retry, that repeats itself."""
-
-    def __init__(self) -> None:
-        self.first: Ticket | WholeAnswer | None = None
-
-    def read_prefill(self, body: bytes, attempt_id: str, api: ApiDialect) -> Ticket | WholeAnswer | None:
-        self.first = self.first or super().read_prefill(body, attempt_id, api)
-        return self.first
-
-
-async def test_a_ticket_is_used_once_and_in_time(desk: Desk) -> None:
-    """Spent or expired parameters never reach decode, which would answer them with 200; KV not fetched is given up."""
-    only(EngineKind.VLLM, desk)
-    words = RepeatedTicket()
-    first, other = question("tickets", 30), question("umbrellas", 30)
-    found = [await ask_with(desk, words, asked, PATIENT) for asked in (first, other)]
-    assert [outcome(end) for end, _ in found] == [COMPLETED, (HandoverEnd.FELL_BACK, HandoverFailure.TICKET_SPENT)]
-    assert found[1][1].sent == [Leg.PREFILL]
-    assert [shell.text for _, shell in found] == [await desk.whole(asked) for asked in (first, other)]
-    await desk.settled("spent")
-
-    late = dataclasses.replace(PATIENT, transfer_s=LEASE_S + 1.0)
-    end, shell = await ask_with(desk, VllmHandover(), question("the late", 30), late)
-    assert outcome(end) == (HandoverEnd.FELL_BACK, HandoverFailure.TICKET_EXPIRED)
-    assert shell.sent == [Leg.PREFILL]
-    assert await asyncio.to_thread(desk.kv_in_use, Side.PREFILL) > 0
-    await desk.settled("expired")
-    assert await asyncio.to_thread(desk.pair.prefill.metric, "vllm:nixl_num_kv_expired_reqs_total")
-
-
-async def ask_with(desk: Desk, words: VllmHandover, asked: dict[str, object], expected: Expected) -> tuple[End, Shell]:
-    shell = desk.shell(asked)
-    return await shell.run(desk.playbook(expected, words)), shell

@@ -1,6 +1,5 @@
 """`headrace up` with a real engine: started from the declaration, supervised, killed, brought back, ended."""
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -8,72 +7,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-from tests.drill.instance import Instance
 from tests.real.figures import FIGURES
-from tests.real.serving import START_S, RealEngine, processes_of_session
+from tests.real.instance import RealInstance
+from tests.real.serving import START_S, RealEngine
 
 pytestmark = pytest.mark.timeout(1200)
-
-
-class RealInstance(Instance):
-    """An instance whose pool is a real engine in an environment of its own."""
-
-    def __init__(self, folder: Path, engine: RealEngine) -> None:
-        super().__init__(folder)
-        self.sessions: set[int] = set()
-        self.declaration["models"] = {
-            "tiny": {"source": f"file:{engine.model}", "context_tokens": engine.context_tokens}
-        }
-        pool: dict[str, Any] = {
-            "model": "tiny",
-            "engine": engine.kind.value,
-            "replicas": 1,
-            "stop_s": 30,
-            **engine.recipe.pool(engine.python),
-        }
-        self.declaration["pools"] = {"chat": pool}
-        self.write()
-
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-m", "headrace.cli.main", *words]
-        return subprocess.run(
-            argv, env=self.environment, cwd=self.folder, capture_output=True, text=True, timeout=START_S
-        )
-
-    def ask(self, **fields: Any) -> httpx.Response:
-        body = {"model": "tiny", "messages": [{"role": "user", "content": "What is the capital of France?"}], **fields}
-        headers = {"authorization": f"Bearer {self.key}"}
-        url = f"http://127.0.0.1:{self.port}/v1/chat/completions"
-        return httpx.post(url, json={"temperature": 0, "max_tokens": 12, **body}, headers=headers, timeout=120)
-
-    def is_ready(self) -> bool:
-        return [replica["phase"] for replica in self.status()["replicas"]] == ["ready"]
-
-    def engine_processes(self) -> dict[int, str]:
-        """The replica's processes and its warden, by their session: engines overwrite their own environment."""
-        [pid] = self.engine_pids().values()
-        self.sessions.add(os.getsid(pid))
-        return processes_of_session(os.getsid(pid))
-
-    def cores(self, engine: RealEngine) -> set[int]:
-        """Those that compute, by the name that the engine gives them."""
-        return {pid for pid, line in self.engine_processes().items() if engine.recipe.core_name in line}
-
-    def left_over(self) -> dict[int, str]:
-        """Whatever lives of this instance, or of an engine that it had."""
-        found = self.processes()
-        for session in self.sessions:
-            found |= processes_of_session(session)
-        return found
-
-    def end(self) -> None:
-        for pid in self.left_over():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture
@@ -83,13 +24,6 @@ def instance(real_engine: RealEngine, tmp_path: Path) -> Iterator[RealInstance]:
     instance = RealInstance(tmp_path, real_engine)
     yield instance
     instance.end()
-
-
-def wait_until_ready(instance: RealInstance) -> None:
-    deadline_mono_s = time.monotonic() + START_S
-    while not instance.is_ready():
-        assert time.monotonic() < deadline_mono_s, instance.status()
-        time.sleep(0.5)
 
 
 def test_a_declared_engine_is_started_supervised_and_ended(instance: RealInstance, real_engine: RealEngine) -> None:
@@ -111,7 +45,7 @@ def test_a_declared_engine_is_started_supervised_and_ended(instance: RealInstanc
         os.kill(pid, signal.SIGKILL)
     begun_mono_s = time.monotonic()
     wait_until_noticed(instance)
-    wait_until_ready(instance)
+    instance.wait_until_ready()
     FIGURES.add("back_after_kill_s", time.monotonic() - begun_mono_s)
     assert instance.cores(real_engine)
     assert not cores & instance.left_over().keys()

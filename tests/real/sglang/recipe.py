@@ -1,5 +1,6 @@
 """How SGLang is installed and started on a CPU: attention in plain PyTorch, GPU kernels replaced by `stubs/`."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from headrace.gateway.handover.core.events import Side
 VERSION = "0.5.23"
 HERE = Path(__file__).parent
 STUBS = HERE / "stubs"
+RETRACTED_TO_MEMORY = ("--disaggregation-decode-retraction-backup", "cpu_tensor")
+"""Where a decode engine keeps what it retracts: the default needs a GPU."""
 CPU = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(STUBS)}
 
 
@@ -34,13 +37,12 @@ def argv(python: Path, model: Path, port: int) -> Sequence[str]:
 
 
 def pair_args(side: Side, transfer_port: int) -> Sequence[str]:
-    """Decode keeps what it retracts in plain memory: its default needs a GPU."""
     return (
         *("--disaggregation-mode", side.value),
         *("--disaggregation-transfer-backend", "mooncake_tcp"),
         *("--disaggregation-bootstrap-port", str(transfer_port)),
         *EXACT,
-        *(("--disaggregation-decode-retraction-backup", "cpu_tensor") if side is Side.DECODE else ()),
+        *(RETRACTED_TO_MEMORY if side is Side.DECODE else ()),
     )
 
 
@@ -48,6 +50,25 @@ def live_requests(url: str) -> int:
     """Asked of the scheduler: its gauges are written every 40 tokens and when it falls idle."""
     loads = httpx.get(f"{url}/v1/loads", timeout=30).json()["loads"]
     return sum(load["num_running_reqs"] + load["num_waiting_reqs"] for load in loads)
+
+
+def pair_pool(side: Side, own: Mapping[str, Any]) -> dict[str, Any]:
+    """Mooncake over TCP is Mooncake with this variable."""
+    runtime = {**own["runtime"], "env": {**CPU, "MC_FORCE_TCP": "1"}}
+    found = {"runtime": runtime, "disaggregation": {"role": side.value, "connector": "mooncake"}}
+    if side is Side.DECODE:
+        found["extra_args"] = [*own["extra_args"], *RETRACTED_TO_MEMORY]
+    return found
+
+
+def held(url: str) -> str:
+    """A leg whose other one does not come is in none of the ordinary queues."""
+    counts: Counter[str] = Counter()
+    for load in httpx.get(f"{url}/v1/loads", timeout=30).json()["loads"]:
+        queues = load.get("disaggregation") or {}
+        counts.update({name: load[name] for name in ("num_running_reqs", "num_waiting_reqs", "num_used_tokens")})
+        counts.update({name: count for name, count in queues.items() if name.endswith("_queue_reqs")})
+    return ", ".join(f"{name} {count}" for name, count in counts.items() if count)
 
 
 def pool(python: Path) -> Mapping[str, Any]:
@@ -80,10 +101,11 @@ RECIPE = ServeRecipe(
     pair=PairRecipe(
         args=pair_args,
         env=lambda _, __: {},
+        pool=pair_pool,
         needs="import mooncake.engine",
         packages="libibverbs1 libnl-3-200 libnl-route-3-200 librdmacm1 libnuma1 (their names in Debian)",
         answers_whole=False,
-        kv_metric="sglang:num_used_tokens",
+        held=held,
         transfers_metric=(Side.PREFILL, "sglang:kv_transfer_total_mb_count"),
     ),
 )

@@ -18,6 +18,7 @@ HERE = Path(__file__).parent
 
 RUNNING = "vllm:num_requests_running"
 WAITING = "vllm:num_requests_waiting"
+KV_USE = "vllm:kv_cache_usage_perc"
 
 CPU = {
     "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
@@ -88,6 +89,18 @@ def live_requests(url: str) -> int:
     return int((read_metric(url, RUNNING) or 0) + (read_metric(url, WAITING) or 0))
 
 
+def pair_pool(side: Side, own: Mapping[str, Any]) -> dict[str, Any]:
+    core = "0" if side is Side.PREFILL else "1"
+    runtime = {**own["runtime"], "env": {**CPU, "VLLM_CPU_OMP_THREADS_BIND": core}}
+    return {"runtime": runtime, "disaggregation": {"role": side.value, "connector": "nixl"}}
+
+
+def held(url: str) -> str:
+    """KV that waits to be fetched belongs to no request any more, and is in use."""
+    requests, kv = live_requests(url), read_metric(url, KV_USE) or 0.0
+    return f"{requests} requests, KV {kv:.4f}" if requests or kv else ""
+
+
 def pool(python: Path) -> Mapping[str, Any]:
     return {
         "runtime": {"python": str(python), "device": "cpu", "env": CPU},
@@ -113,10 +126,11 @@ RECIPE = ServeRecipe(
     pair=PairRecipe(
         args=pair_args,
         env=pair_env,
+        pool=pair_pool,
         needs="import nixl._api",
         packages="nothing more than a Linux with glibc 2.28",
         answers_whole=True,
-        kv_metric="vllm:kv_cache_usage_perc",
+        held=held,
         transfers_metric=(Side.DECODE, "vllm:nixl_xfer_time_seconds_count"),
     ),
 )

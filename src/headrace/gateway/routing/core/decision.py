@@ -16,7 +16,7 @@ import msgspec
 from headrace.domain.request import RequestClass
 from headrace.gateway.routing.core.candidate import ATTENTION_TOKENS, Candidate, prefill_work
 from headrace.gateway.routing.core.chain import PromptChain
-from headrace.gateway.routing.core.prefix_index import NO_MATCHES, Matches, PrefixIndex
+from headrace.gateway.routing.core.prefix_index import NO_MATCHES, NOTHING_HELD, Matches, PrefixIndex
 from headrace.gateway.routing.core.usual_costs import Mix, usual_totals
 
 OFFLINE = RequestClass.OFFLINE
@@ -141,17 +141,18 @@ def pick(
     chain, usual, brake = ask.chain, policy.usual, policy.brake_factor
     ask.is_braked = ask.is_sampled = False
     matches = NO_MATCHES if chain is None else _matches(chain, candidates, policy, index, fleet)
-    looked_at, held, tokens_per_unit = candidates, matches.held, 0.0
+    looked_at, held, tokens_per_unit = candidates, NOTHING_HELD, 0.0
     if len(candidates) > policy.sample_above:
         looked_at = _sample(ask, candidates, fleet or fleet_of(candidates), matches)
         ask.is_sampled = True
-    if held and chain is not None:
+    if matches.steps and chain is not None:
+        held = matches.held_of([each.bit for each in looked_at]) if ask.is_sampled else matches.held
         tokens_per_unit = ask.input_tokens / max(1, chain.length)
     if usual is None:
         if brake is not None:
             kept = _below_brake(looked_at, candidates, brake)
             ask.is_braked, looked_at = len(kept) < len(looked_at), kept
-        totals, _ = _cost(_view(ask, looked_at, matches), policy)
+        totals, _ = _cost(_view(ask, looked_at, held), policy)
     else:
         mix = usual[1 if ask.request_class is OFFLINE else 0]
         totals, in_flight, busiest = usual_totals(
@@ -177,7 +178,7 @@ def explain(
     if len(candidates) > policy.sample_above:
         looked_at = _sample(ask, candidates, fleet or fleet_of(candidates), matches)
     kept = looked_at if policy.brake_factor is None else _below_brake(looked_at, candidates, policy.brake_factor)
-    view = _view(ask, kept, matches)
+    view = _view(ask, kept, matches.held_of([candidate.bit for candidate in kept]))
     totals, parts = _cost(view, policy)
     picked = kept[_lowest(kept, totals, matches.fresh_name)]
     return Decision(
@@ -205,9 +206,8 @@ def _bits_of(candidates: Sequence[Candidate]) -> int:
     return bits
 
 
-def _view(ask: Ask, candidates: Sequence[Candidate], matches: Matches) -> View:
+def _view(ask: Ask, candidates: Sequence[Candidate], held: Mapping[int, int]) -> View:
     now_mono_s, tokens = ask.now_mono_s, ask.input_tokens
-    held = matches.held
     if held and ask.chain is not None:
         per_unit = tokens / max(1, ask.chain.length)
         uncached = [

@@ -5,8 +5,9 @@ the order in which the engine would evict them, bounded by what its KV memory ho
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import msgspec
 
@@ -34,16 +35,35 @@ class Shelf:
 class Matches(msgspec.Struct, frozen=True, eq=False):
     """What the candidates hold of one prompt."""
 
-    held: dict[int, int]
-    """By the endpoint's bit, how much of the prompt's beginning; those that hold nothing are left out."""
-    deepest: int
-    """Bits of those that hold most."""
+    steps: Sequence[tuple[int, int]]
+    """How much of its beginning is held, and by whom (bits); the most comes last, and who holds nothing is left out."""
     fresh_name: int
     """The first block that no candidate holds: what workers that know nothing yet can agree by; 0 where there is
     none."""
 
+    @property
+    def deepest(self) -> int:
+        """Bits of those that hold most."""
+        return self.steps[-1][0] if self.steps else 0
 
-NO_MATCHES = Matches({}, 0, 0)
+    @property
+    def held(self) -> dict[int, int]:
+        """By the endpoint's bit, how much it holds."""
+        held: dict[int, int] = {}
+        for holders, size in self.steps:
+            while holders:
+                bit = holders & -holders
+                held[bit] = size
+                holders ^= bit
+        return held
+
+    def held_of(self, bits: Iterable[int]) -> dict[int, int]:
+        """The same of some endpoints only."""
+        return {bit: size for bit in bits for holders, size in self.steps if bit & holders}
+
+
+NOTHING_HELD: Mapping[int, int] = MappingProxyType({})
+NO_MATCHES = Matches((), 0)
 
 
 class PrefixIndex:
@@ -84,30 +104,33 @@ class PrefixIndex:
                 self._free.append(self._retired.pop().bit)
 
     def match(self, chain: PromptChain, among: int) -> Matches:
-        """Walk the prompt from its beginning for as long as any endpoint of `among` (bits) holds it."""
-        holders, ends = self._holders, chain.ends
-        held: dict[int, int] = {}
-        alive, deepest, depth, fresh_name = among, 0, 0, 0
-        for name in chain.names:
-            still = holders.get(name, 0) & alive
-            if still != alive:
-                lost = alive ^ still if depth else 0
-                while lost:
-                    bit = lost & -lost
-                    held[bit] = ends[depth - 1]
-                    lost ^= bit
-                if not still:
-                    fresh_name = name
-                    break
-                alive = still
-            depth += 1
+        """Find how far from its beginning any endpoint of `among` (bits) holds the prompt.
+
+        Who holds a block holds those before it, as eviction takes ends first: where a set of endpoints stops is found
+        by halving, not by walking.
+        """
+        holders, names, ends = self._holders, chain.names, chain.ends
+        steps: list[tuple[int, int]] = []
+        alive, depth, count = among, 0, len(names)
+        while depth < count:
+            still = holders.get(names[depth], 0) & alive
+            if still == alive:
+                depth, high = depth + 1, count
+                while depth < high:
+                    middle = (depth + high) >> 1
+                    if holders.get(names[middle], 0) & alive == alive:
+                        depth = middle + 1
+                    else:
+                        high = middle
+                continue
+            if depth:
+                steps.append((alive ^ still, ends[depth - 1]))
+            if not still:
+                return Matches(steps, names[depth])
+            alive = still
         if depth:
-            deepest = alive
-            while alive:
-                bit = alive & -alive
-                held[bit] = ends[depth - 1]
-                alive ^= bit
-        return Matches(held, deepest, fresh_name)
+            steps.append((alive, ends[depth - 1]))
+        return Matches(steps, 0)
 
     def place(self, shelf: Shelf, chain: PromptChain) -> list[int]:
         """The endpoint is sent this prompt: it will hold all of it. Returns the names that are new there.

@@ -74,6 +74,20 @@ NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,12}", fullmatch=True)
 SECONDS = st.floats(min_value=0.01, max_value=50, allow_nan=False)
 
 
+def auto_models(models: list[str]) -> st.SearchStrategy[dict[str, Any]]:
+    """Names that stand for some of the models."""
+    candidates = st.dictionaries(
+        st.sampled_from(models), st.builds(dict, quality=st.floats(min_value=0, max_value=1)), min_size=1
+    )
+    weights = st.fixed_dictionaries({"latency": SECONDS, "price": SECONDS, "quality": SECONDS})
+    sections = st.one_of(
+        st.builds(dict, models=candidates, weights=weights),
+        st.builds(dict, models=candidates, prefer=st.sampled_from(["cheapest", "best"]), ttft_s=SECONDS),
+    )
+    names = NAMES.map(lambda name: f"auto-{name}").filter(lambda name: name not in models)
+    return st.dictionaries(names, sections, max_size=2)
+
+
 @st.composite
 def declarations(draw: st.DrawFn) -> dict[str, Any]:
     """A valid declaration as plain values."""
@@ -100,6 +114,7 @@ def declarations(draw: st.DrawFn) -> dict[str, Any]:
         "version": 1,
         "gateway": {"heartbeat_s": draw(st.none() | SECONDS), "limits": {"in_flight": draw(st.integers(1, 10**6))}},
         "models": {model: {"source": f"file:/{number}.gguf"} for number, model in enumerate(models)},
+        "auto_models": draw(auto_models(models)),
         "pools": pools,
         "tenants": tenants,
         "observability": {"request_log": draw(st.booleans())},

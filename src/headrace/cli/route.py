@@ -9,6 +9,7 @@ import typer
 from headrace.cli.control_client import ControlClient, get_supervisor
 from headrace.cli.options import JsonOption, verb_app
 from headrace.cli.output import EXIT_PROBLEMS, emit, fail, table
+from headrace.domain.quota import NANOS
 from headrace.domain.request import RequestClass
 from headrace.domain.routing_status import CandidateView, RouteExplanation
 from headrace.settings import load_settings
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 app = verb_app()
+MODEL_COLUMNS = ("first token s", "price", "quality", "cached tokens")
 ENDPOINT_COLUMNS = ("in flight", "queued tokens", "cached tokens", "to compute", "speed")
 
 
@@ -60,6 +62,7 @@ def explanation_view(found: RouteExplanation) -> "RenderableType":
 
     output = "" if found.output_tokens is None else f", {found.output_tokens} output tokens expected"
     lines = [
+        *_choice_lines(found),
         f"model {found.model}, class {found.request_class}" + (f", tenant {found.tenant}" if found.tenant else ""),
         f"about {found.input_tokens} input tokens in {found.blocks} blocks{output}",
         f"picked {found.picked} ({found.reason})" if found.picked else f"nothing can answer: {found.reason}",
@@ -67,12 +70,47 @@ def explanation_view(found: RouteExplanation) -> "RenderableType":
     scored = [each for each in found.candidates if each.cost_s is not None]
     left_out = [each for each in found.candidates if each.cost_s is None]
     shown: list[RenderableType] = ["\n".join(lines)]
+    if found.models:
+        shown += _models_tables(found)
     if scored:
         shown.append(_scored_table(scored))
     if left_out:
         rows = [(each.endpoint, each.outcome, each.reason) for each in left_out]
         shown.append(table(("endpoint", "left out", "why"), rows))
     return Group(*shown)
+
+
+def _choice_lines(found: RouteExplanation) -> list[str]:
+    """Which model was chosen where the name stands for several, and why."""
+    picked = next((each for each in found.models if each.outcome == "picked"), None)
+    if picked is None:
+        return []
+    return [f"{found.requested_model} prefers {found.prefer}: {picked.model} ({picked.reason})"]
+
+
+def _models_tables(found: RouteExplanation) -> "list[RenderableType]":
+    kinds = list(found.models[0].parts_s)
+    rows = [
+        (
+            f"{each.model}{' *' if each.outcome == 'picked' else ''}",
+            _seconds(each.cost_s),
+            *(_seconds(each.parts_s[kind]) for kind in kinds),
+            None if each.wait_s is None or each.ttft_s is None else f"{each.wait_s + each.ttft_s:.3f}",
+            None if each.price_nanos is None else f"{each.price_nanos / NANOS:.6f}",
+            each.quality,
+            each.cached_tokens,
+        )
+        for each in found.models
+        if each.cost_s is not None
+    ]
+    columns = ("model", "cost s", *(f"{kind} s" for kind in kinds), *MODEL_COLUMNS)
+    tables: list[RenderableType] = [table(columns, rows, expendable=("cached tokens",))]
+    left_out = [(each.model, each.reason) for each in found.models if each.cost_s is None]
+    return [*tables, table(("model left out", "why"), left_out)] if left_out else tables
+
+
+def _seconds(cost_s: float | None) -> str | None:
+    return None if cost_s is None else f"{cost_s:.3f}"
 
 
 def _scored_table(scored: list[CandidateView]) -> "RenderableType":

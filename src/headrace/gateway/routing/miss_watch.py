@@ -8,6 +8,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from time import monotonic, thread_time
 
+import msgspec
+
 from headrace.cache_misses.core.fingerprint import FingerprintMaker
 from headrace.cache_misses.core.judge import LEAST_LOST_RATIO, LEAST_LOST_TOKENS, Answered, Miss, judge
 from headrace.cache_misses.core.rows import MissRows, RowKey
@@ -27,26 +29,26 @@ CPU_BURST_S = 0.5
 """May be saved up: at low traffic everything is looked at."""
 MOST_VISITS = 10_000
 """Families remembered at endpoints; about 150 bytes each."""
+SILENT_ANSWERS = 8
+ASK_EVERY = 16
+"""An engine whose answers never told how much was cached, so many in a row, is asked only now and then. Chosen."""
 DIALECTS = frozenset((ApiDialect.CHAT_COMPLETIONS, ApiDialect.COMPLETIONS, ApiDialect.RESPONSES, ApiDialect.MESSAGES))
 
 
-class WatchedAttempt:
+class WatchedAttempt(msgspec.Struct, eq=False):
     """An attempt where there was nothing to place: the model has one endpoint. Implements forwarding's `Placement`."""
 
-    __slots__ = ("_endpoint", "_request", "_sent_mono_s", "_watch")
-
-    def __init__(self, watch: "MissWatch", request: InferenceRequest, endpoint: Endpoint) -> None:
-        self._watch = watch
-        self._request = request
-        self._endpoint = endpoint
-        self._sent_mono_s = monotonic()
+    watch: "MissWatch"
+    request: InferenceRequest
+    endpoint: Endpoint
+    sent_mono_s: float
 
     def first_token(self, now_mono_s: float) -> None:
         """Nothing waits for it here."""
 
     def ended(self, usage: TokenUsage, *, is_answered: bool) -> None:
-        if is_answered and usage.cached_input_tokens is not None:
-            self._watch.note(self._request, self._endpoint, usage, self._sent_mono_s)
+        if is_answered:
+            self.watch.hear(self, usage)
 
 
 class MissWatch:
@@ -60,6 +62,9 @@ class MissWatch:
         self._visits: OrderedDict[tuple[int, str], None] = OrderedDict()
         self._hitting: set[str] = set()
         """Endpoints that have found something cached."""
+        self._silent: dict[str, int] = {}
+        """Endpoints with answers in a row that did not tell how much was cached."""
+        self._turn = 0
         self.models: frozenset[str] = frozenset()
         """Those that are looked at."""
         self._left_s = CPU_BURST_S
@@ -70,6 +75,7 @@ class MissWatch:
     def adopt(self, plans: Mapping[str, RoutingPlan]) -> None:
         """Look at the models whose plan says so; what is known of others is dropped when memory is needed."""
         self.models = frozenset(name for name, plan in plans.items() if plan.explains_misses)
+        self._silent.clear()
         if not self.models:
             self._store = FingerprintStore(KEPT_BYTES)
             self._maker = None
@@ -78,6 +84,26 @@ class MissWatch:
     def by_cause(self) -> Mapping[str, tuple[int, int]]:
         """Misses and tokens lost since the start."""
         return {cause.value: counts for cause, counts in self._rows.by_cause.items()}
+
+    def watch(self, request: InferenceRequest, endpoint: Endpoint) -> WatchedAttempt | None:
+        """Return what is to hear of an attempt's end; None where nothing is to be learned from it."""
+        if request.requested_model not in self.models:
+            return None
+        if self._silent and self._silent.get(endpoint.endpoint_id, 0) >= SILENT_ANSWERS:
+            self._turn += 1
+            if self._turn % ASK_EVERY:
+                return None
+        return WatchedAttempt(self, request, endpoint, monotonic())
+
+    def hear(self, attempt: WatchedAttempt, usage: TokenUsage) -> None:
+        """A watched attempt was answered."""
+        name = attempt.endpoint.endpoint_id
+        if usage.cached_input_tokens is None:
+            self._silent[name] = self._silent.get(name, 0) + 1
+            return
+        if self._silent:
+            self._silent.pop(name, None)
+        self.note(attempt.request, attempt.endpoint, usage, attempt.sent_mono_s)
 
     def note(self, request: InferenceRequest, endpoint: Endpoint, usage: TokenUsage, sent_mono_s: float) -> None:
         """An answer came; look at it if it tells its cached tokens and there is CPU left for it."""

@@ -86,8 +86,7 @@ class Router:
     def placed(self, request: InferenceRequest, endpoint: Endpoint) -> Placement | WatchedAttempt | None:
         """The request is being sent to `endpoint`; None where nobody wants to hear what becomes of it."""
         if request.placing is None:
-            misses = self._placer.misses
-            return WatchedAttempt(misses, request, endpoint) if request.requested_model in misses.models else None
+            return self._placer.misses.watch(request, endpoint)
         return self._placer.placed(request, endpoint)
 
     def explain(self, request: InferenceRequest) -> RouteExplanation:

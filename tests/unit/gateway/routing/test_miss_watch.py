@@ -104,6 +104,24 @@ def test_what_does_not_tell_its_cached_tokens_is_not_looked_at(endpoint: Endpoin
     assert (seen.status().answers, seen.status().kept_bytes) == (0, 0)
 
 
+def test_an_engine_that_never_tells_is_asked_now_and_then(endpoint: Endpoint) -> None:
+    """Watching costs every request a little; once the engine tells after all, everything is looked at again."""
+    seen = watch()
+    silent = TokenUsage(input_tokens=180, output_tokens=1)
+
+    def answered(usage: TokenUsage) -> bool:
+        attempt = seen.watch(asked(1), endpoint)
+        if attempt is not None:
+            attempt.ended(usage, is_answered=True)
+        return attempt is not None
+
+    assert [answered(silent) for _ in range(miss_watch.SILENT_ANSWERS)] == [True] * miss_watch.SILENT_ANSWERS
+    assert sum(answered(silent) for _ in range(3 * miss_watch.ASK_EVERY)) == 3
+    assert any(answered(MISSED) for _ in range(miss_watch.ASK_EVERY))
+    assert all(answered(MISSED) for _ in range(5))
+    assert seen.status().answers == 6
+
+
 def test_cpu_is_bounded(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """With nothing saved up, answers that come one after the other are not all looked at."""
     monkeypatch.setattr(miss_watch, "CPU_BURST_S", 0.0)

@@ -82,10 +82,14 @@ def explanation_view(found: RouteExplanation) -> "RenderableType":
 
 def _choice_lines(found: RouteExplanation) -> list[str]:
     """Which model was chosen where the name stands for several, and why."""
-    picked = next((each for each in found.models if each.outcome == "picked"), None)
-    if picked is None:
-        return []
-    return [f"{found.requested_model} prefers {found.prefer}: {picked.model} ({picked.reason})"]
+    lines = [
+        f"{found.requested_model} prefers {found.prefer}: {each.model} ({each.reason})"
+        if each.outcome == "picked"
+        else f"{each.model}: {each.reason}"
+        for each in found.models
+        if each.cost_s is not None and each.reason
+    ]
+    return [*lines, ""] if lines else []
 
 
 def _models_tables(found: RouteExplanation) -> "list[RenderableType]":
@@ -104,7 +108,7 @@ def _models_tables(found: RouteExplanation) -> "list[RenderableType]":
         if each.cost_s is not None
     ]
     columns = ("model", "cost s", *(f"{kind} s" for kind in kinds), *MODEL_COLUMNS)
-    tables: list[RenderableType] = [table(columns, rows, expendable=("cached tokens",))]
+    tables: list[RenderableType] = [table(columns, rows, expendable=("cached tokens",))] if rows else []
     left_out = [(each.model, each.reason) for each in found.models if each.cost_s is None]
     return [*tables, table(("model left out", "why"), left_out)] if left_out else tables
 

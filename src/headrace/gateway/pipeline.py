@@ -214,7 +214,7 @@ class Pipeline:
             caller = rules.identity.stand_in(wish.tenant) if wish.tenant else None
             if not chooser.visible_to(name, caller):
                 raise model_not_found(name)
-            chooser.choose(request, caller, explains=True)
+            return chooser.explain(request, caller)
         return rules.router.explain(request)
 
     def _admit(self, progress: "Progress", request: InferenceRequest, caller: Caller, now_mono_s: float) -> None:

@@ -165,6 +165,9 @@ async def test_a_model_whose_engine_is_gone_is_not_asked(tmp_path: Path):
         refused = await pair.ask()
         assert (refused.status, refused.code) == (503, "no_ready_endpoint")
         assert "model 'large' has 1 endpoints" in refused.json["error"]["message"]
+        found = await pair.explain()
+        assert found.picked is None
+        assert [(row.model, row.outcome) for row in found.models] == [("large", "filtered"), ("small", "filtered")]
 
 
 TENANTS = {

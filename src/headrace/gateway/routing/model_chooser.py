@@ -11,9 +11,10 @@ from time import monotonic
 from headrace.declaration.auto_plan import AutoCandidatePlan, AutoModelPlan
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import ApiDialect, InferenceRequest, RequestClass
+from headrace.domain.routing_status import RouteExplanation
 from headrace.domain.tenant import Caller
 from headrace.gateway.routing.core.model_choice import ModelChoice, ModelPace, Offer, predict, rank
-from headrace.gateway.routing.model_view import request_for
+from headrace.gateway.routing.model_view import nothing_picked, request_for, with_models
 from headrace.gateway.routing.placer import Placer, Placing
 from headrace.gateway.routing.router import Router
 
@@ -86,17 +87,32 @@ class ModelChooser:
         weight = 1.0 if caller is None else caller.weight
         offers = [self._offer(*look, output_tokens, weight, now) for look in looks]
         self._keep_price(plan, offers, left_out)
+        reasons = [(model, error.message) for model, error in left_out.items()]
         if not offers:
+            if explains:
+                request.choice = ModelChoice(plan=plan, offers=[], left_out=reasons)
             raise _nothing_offered(plan.name, left_out)
         self._try_stale(offers, now)
         ranked = rank(offers, plan, is_offline=request.request_class is RequestClass.OFFLINE)
         best = ranked[0]
         if best.is_trial and not explains:
             self._paces[best.model].tried_mono_s = now
-        reasons = [(model, error.message) for model, error in left_out.items()]
         request.choice = ModelChoice(plan=plan, offers=ranked, left_out=reasons)
         request.become(best.model, best.input_tokens)
         request.placing = best.placing
+
+    def explain(self, request: InferenceRequest, caller: Caller | None) -> RouteExplanation:
+        """Say what `choose` and the router would do with the request now, and why; nothing is held.
+
+        Raises: RequestError where the request itself is at fault.
+        """
+        try:
+            self.choose(request, caller, explains=True)
+        except RequestError as error:
+            if request.choice is None or error.code is not ErrorCode.NO_READY_ENDPOINT:
+                raise
+            return with_models(nothing_picked(request, error.message), request.choice)
+        return self._router.explain(request)
 
     def learn(self, request: InferenceRequest, took_s: float, output_tokens: int) -> None:
         """A request was answered whole at the first attempt, in so many seconds after it was sent."""

@@ -34,6 +34,8 @@ class ModelRouting:
     """One model's choices and cache hits."""
 
     model: str
+    left_out: dict[str, int]
+    """By filter: endpoints that were no candidates, added up over choices."""
     braked: int
     """Choices in which an overloaded endpoint was left out."""
     sampled: int

@@ -27,6 +27,11 @@ PREDICTION = MetricSpec(
     "twice as late.",
     buckets=PREDICTION_BOUNDS,
 )  # fmt: skip
+LEFT_OUT = _counter(
+    "headrace_routing_left_out_total", ("model", "filter"), "endpoints",
+    "Endpoints that were no candidates where there was a choice, by the first filter that left them out: pool-rules "
+    "(accepts, split), compatibility, pinned, not-usable, no-room, tried.",
+)  # fmt: skip
 BRAKED = _counter(
     "headrace_routing_braked_picks_total", ("model",), "choices",
     "Choices in which an endpoint was left out since it had far more in flight than the mean.",
@@ -89,7 +94,7 @@ POOL_ENGINES = _gauge(
 )
 
 ROUTING_METRICS = (
-    PICKS, PREDICTION, BRAKED, SAMPLED, PREFIX_TOKENS, INDEX_BLOCKS, INDEX_TOKENS,
+    PICKS, PREDICTION, LEFT_OUT, BRAKED, SAMPLED, PREFIX_TOKENS, INDEX_BLOCKS, INDEX_TOKENS,
     CACHE_STORED, CACHE_REMOVED, CACHE_EMPTIED, CACHE_HELD, EVENT_MESSAGES,
     POOL_RUNNING, POOL_WAITING, POOL_KV, POOL_PREFILL, POOL_HELD, POOL_ENGINES,
 )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import msgspec
+from tests.harness.ports import free_port
 from tests.harness.running_gateway import RunningGateway, declare, new_key, remote_pool
 from tests.harness.simulated_engine import MODEL, serving, simulated
 
@@ -212,3 +213,31 @@ async def test_an_admin_key_beside_the_request_shows_the_choice(tmp_path: Path) 
                 assert (refused.status_code, refused.json()["error"]["code"]) == (403, "forbidden")
                 assert "x-headrace-route" not in (await caller.ask(user("And now?"))).headers
             assert sum(answered(found)) == 2
+
+
+async def test_what_was_no_candidate_is_counted_by_its_filter(tmp_path: Path) -> None:
+    """An engine that is down, and pools that do not take the request, are in the metrics of every choice."""
+    async with engines(4) as found, AsyncExitStack() as stack:
+        long_prompts = pool(*found[2:], accepts={"min_input_tokens": 100_000})
+        declaration = declare({"p": pool(*found[:2]), "long": long_prompts})
+        gateway = await stack.enter_async_context(RunningGateway(tmp_path, declaration))
+        await gateway.wait_ready(endpoints=4)
+        async with Caller(gateway) as caller:
+            for number in range(3):
+                assert (await caller.ask(user(str(number)))).status_code == 200
+        left_out = 'headrace_routing_left_out_total{filter="%s",model="m"}'
+        assert await gateway.metric(left_out % "pool-rules") == 6
+        assert await gateway.metric(left_out % "not-usable") is None
+        assert answered(found)[2:] == [0, 0]
+
+
+async def test_an_engine_that_is_down_is_no_candidate(tmp_path: Path) -> None:
+    """Two of three are left to choose from, and the third is counted with each choice."""
+    async with engines(2) as found:
+        urls = [f"http://127.0.0.1:{service.port}" for service in found]
+        dead = remote_pool(*urls, f"http://127.0.0.1:{free_port()}", engine="vllm", served_model=MODEL)
+        async with RunningGateway(tmp_path, declare({"p": dead})) as gateway, Caller(gateway) as caller:
+            await gateway.wait_ready(endpoints=2)
+            for number in range(3):
+                assert (await caller.ask(user(str(number)))).status_code == 200
+            assert await gateway.metric('headrace_routing_left_out_total{filter="not-usable",model="m"}') == 3

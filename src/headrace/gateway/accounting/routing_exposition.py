@@ -44,15 +44,17 @@ def _routing(figures: RoutingFigures) -> Iterator[Metric]:
     )
     for pool in figures.pools:
         predictions.add_metric([pool.pool], _cumulative(pool), sum_value=pool.total)
-    braked, sampled = _counter(metrics.BRAKED), _counter(metrics.SAMPLED)
+    left_out, braked, sampled = (_counter(spec) for spec in (metrics.LEFT_OUT, metrics.BRAKED, metrics.SAMPLED))
     prefixes = _counter(metrics.PREFIX_TOKENS)
     for model in figures.models:
+        for why, count in model.left_out.items():
+            left_out.add_metric([model.model, why], count)
         braked.add_metric([model.model], model.braked)
         sampled.add_metric([model.model], model.sampled)
         prefixes.add_metric([model.model, "input"], model.told_tokens)
         prefixes.add_metric([model.model, "expected"], model.expected_tokens)
         prefixes.add_metric([model.model, "cached"], model.cached_tokens)
-    yield from (picks, blocks, tokens, predictions, braked, sampled, prefixes)
+    yield from (picks, blocks, tokens, predictions, left_out, braked, sampled, prefixes)
 
 
 def _caches(figures: Iterable[CacheFigures]) -> Iterator[Metric]:

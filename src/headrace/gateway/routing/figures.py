@@ -30,6 +30,7 @@ def _model_routing(placer: Placer, model: str, braked: int, sampled: int) -> Mod
     tallies = [tally for (name, _), tally in placer.tallies.by_tenant.items() if name == model]
     return ModelRouting(
         model=model,
+        left_out={why: count for (name, why), count in placer.left_out.items() if name == model and count},
         braked=braked,
         sampled=sampled,
         told_tokens=sum(tally.input_tokens for tally in tallies),

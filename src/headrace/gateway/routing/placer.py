@@ -4,6 +4,7 @@ The shell of `core/`: it reads requests and endpoints, the clock, and calls the 
 others learn the same from their own traffic, and until then agree by the blocks' names.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
@@ -119,6 +120,8 @@ class Placer:
         self._speeds: dict[str, PoolSpeed] = {}
         """By pool."""
         self._turn = 0
+        self.left_out: Counter[tuple[str, str]] = Counter()
+        """Endpoints that were no candidates of a choice, by model and filter."""
 
     def adopt(self, plans: Mapping[str, RoutingPlan]) -> None:
         """Follow a new plan; what was learned stays."""

@@ -80,8 +80,10 @@ class Router:
             if request.choice is not None and not tried and self.move_on(request):
                 return self.choose(request)
             raise self.refusal(request)
-        candidates = fresh or usable
-        return candidates[0] if len(candidates) == 1 else self._placer.pick(request, candidates)
+        left = fresh or usable
+        if len(left) < len(candidates) or not isinstance(candidates, tuple):
+            self._count_left_out(request, candidates, len(usable), left_out="tried", left=len(left))
+        return left[0] if len(left) == 1 else self._placer.pick(request, left)
 
     def placed(self, request: InferenceRequest, endpoint: Endpoint) -> Placement | WatchedAttempt | None:
         """The request is being sent to `endpoint`; None where nobody wants to hear what becomes of it."""
@@ -152,7 +154,21 @@ class Router:
             return with_room[0] if len(with_room) == 1 else self._placer.pick(request, with_room)
         if len(with_room) == 1 and len(candidates) == 1:
             return with_room[0]
+        if len(with_room) < len(candidates) or not isinstance(candidates, tuple):
+            self._count_left_out(request, candidates, len(usable), left_out="no-room", left=len(with_room))
         return self._placer.pick(request, with_room)
+
+    def _count_left_out(
+        self, request: InferenceRequest, candidates: Sequence[Endpoint], usable: int, *, left_out: str, left: int
+    ) -> None:
+        """Count what was no candidate of a choice, by the first filter that left it out; nothing where all was one."""
+        counts, model = self._placer.left_out, request.requested_model
+        if not isinstance(candidates, tuple):  # not all of the group's endpoints, or not in its order
+            pinned, words = request.pinned_endpoint, request.rewrites
+            why = "pinned" if pinned is not None else "compatibility" if words is not None else "pool-rules"
+            counts[model, why] += max(0, len(self._group_of(request).endpoints) - len(candidates))
+        counts[model, "not-usable"] += max(0, len(candidates) - usable)
+        counts[model, left_out] += max(0, usable - left)
 
     def _spilling(self, request: InferenceRequest, has_room: Callable[[Endpoint], bool]) -> tuple[Endpoint, ...]:
         """Endpoints with room of pools that take the request while those that it is for are full."""

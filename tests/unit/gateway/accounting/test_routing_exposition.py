@@ -16,7 +16,11 @@ from headrace.telemetry.routing_metrics import PREDICTION_BOUNDS, ROUTING_METRIC
 ROUTING = RoutingFigures(
     endpoints=(EndpointPicks(endpoint="p/0", by_prefix=3, by_load=4, index_blocks=5, index_tokens=600),),
     pools=(PoolPrediction(pool="p", bounds=PREDICTION_BOUNDS, counts=(1,) * (len(PREDICTION_BOUNDS) + 1), total=20.0),),
-    models=(ModelRouting(model="m", braked=1, sampled=2, told_tokens=90, expected_tokens=60, cached_tokens=50),),
+    models=(
+        ModelRouting(
+            model="m", left_out={"tried": 2}, braked=1, sampled=2, told_tokens=90, expected_tokens=60, cached_tokens=50
+        ),
+    ),
 )
 CACHE = CacheFigures(
     endpoint="p/0", stored_blocks=9, removed_blocks=4, clears=1, restarts=2, held_tokens={"device": 80}, messages=7,

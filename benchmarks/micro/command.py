@@ -118,7 +118,9 @@ async def measure(kind: str, folder: Path, batches: int, callers: dict[str, Any]
 async def _timed(gateway: LocalGateway, traffic: Traffic, rounds: int) -> tuple[float, float]:
     all_s, loop_s = time.process_time(), time.thread_time()
     for _ in range(rounds):
-        _round(gateway, traffic)
+        if not _round(gateway, traffic):
+            await _answer_all(gateway, traffic)
+            return await _timed(gateway, traffic, rounds)
     loop_s = time.thread_time() - loop_s
     await asyncio.sleep(0.002)  # the loop's timers, and the thread that writes
     return loop_s, time.process_time() - all_s
@@ -129,18 +131,28 @@ async def _connect(gateway: LocalGateway, traffic: Traffic) -> None:
     for caller in gateway.callers:
         for block in traffic.request:
             caller.protocol.data_received(block)
+    await _answer_all(gateway, traffic)
+
+
+async def _answer_all(gateway: LocalGateway, traffic: Traffic) -> None:
     while len(waiting := gateway.engines.with_requests()) < len(gateway.callers):  # noqa: ASYNC110
         await asyncio.sleep(0.001)
     _answer(gateway, traffic, waiting)
 
 
-def _round(gateway: LocalGateway, traffic: Traffic) -> None:
-    """Every caller sends one request and gets its answer, all side by side."""
+def _round(gateway: LocalGateway, traffic: Traffic) -> bool:
+    """Every caller sends one request and gets its answer, all side by side. False: more of them went to one endpoint
+    than ever before, as happens when the machine stands still meanwhile, and the connection is still being made.
+    """
     for caller in gateway.callers:
         receive = caller.protocol.data_received
         for block in traffic.request:
             receive(block)
-    _answer(gateway, traffic, [wire for wire in gateway.engines.wires if wire.written])
+    waiting = [wire for wire in gateway.engines.wires if wire.written]
+    if len(waiting) < len(gateway.callers):
+        return False
+    _answer(gateway, traffic, waiting)
+    return True
 
 
 def _answer(gateway: LocalGateway, traffic: Traffic, waiting: list[Any]) -> None:
@@ -166,9 +178,10 @@ def _count_calls(gateway: LocalGateway, traffic: Traffic) -> dict[str, float]:
         counted[name] = counted.get(name, 0) + 1
 
     sys.setprofile(note)
-    for _ in range(CALLS_OVER):
-        _round(gateway, traffic)
+    are_whole = all(_round(gateway, traffic) for _ in range(CALLS_OVER))
     sys.setprofile(None)
+    if not are_whole:
+        raise RuntimeError("the machine stood still while calls were counted; run it again")
     units = CALLS_OVER * len(gateway.callers) * traffic.units
     return {name: count / units for name, count in counted.items()}
 
@@ -176,8 +189,9 @@ def _count_calls(gateway: LocalGateway, traffic: Traffic) -> dict[str, float]:
 def _count_garbage(gateway: LocalGateway, traffic: Traffic, rounds: int) -> int:
     gc.collect()
     gc.disable()
-    for _ in range(rounds):
-        _round(gateway, traffic)
+    are_whole = all(_round(gateway, traffic) for _ in range(rounds))
     found = gc.collect()
     gc.enable()
+    if not are_whole:
+        raise RuntimeError("the machine stood still while garbage was counted; run it again")
     return found

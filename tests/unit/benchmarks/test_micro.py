@@ -21,10 +21,10 @@ def collector() -> Iterator[None]:
 
 @pytest.mark.parametrize(
     ("kind", "most_python_calls"),
-    [("small", 115), ("no-limits", 105), ("many-limits", 135), ("queue-bounds", 130), ("8-backends", 155)],
+    [("small", 105), ("no-limits", 97), ("many-limits", 118), ("queue-bounds", 114), ("8-backends", 120)],
 )
 def test_a_request_takes_few_calls(tmp_path: Path, kind: str, most_python_calls: int) -> None:
-    """Whoever makes every request longer by fifteen calls or more decides to, and raises the bound."""
+    """Whoever makes every request longer by a dozen calls or more decides to, and raises the bound."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         cost, _ = runner.run(measure(kind, tmp_path, 1, {"limits": "two"}))
     assert cost.python_calls <= most_python_calls

@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -100,8 +100,8 @@ async def measure(kind: str, folder: Path, batches: int, callers: dict[str, Any]
         gc.set_threshold(*GC_THRESHOLDS)
         units = rounds * len(gateway.callers) * traffic.units
         times = [await _timed(gateway, traffic, rounds) for _ in range(batches)]
-        calls = _count_calls(gateway, traffic)
-        garbage = _count_garbage(gateway, traffic, rounds)
+        calls = await _count_calls(gateway, traffic)
+        garbage = await _count_garbage(gateway, traffic, rounds)
     loop_us = [loop_s / units * 1e6 for loop_s, _ in times]
     return Cost(
         kind=kind,
@@ -116,14 +116,24 @@ async def measure(kind: str, folder: Path, batches: int, callers: dict[str, Any]
 
 
 async def _timed(gateway: LocalGateway, traffic: Traffic, rounds: int) -> tuple[float, float]:
-    all_s, loop_s = time.process_time(), time.thread_time()
-    for _ in range(rounds):
-        if not _round(gateway, traffic):
-            await _answer_all(gateway, traffic)
-            return await _timed(gateway, traffic, rounds)
-    loop_s = time.thread_time() - loop_s
+    all_s = loop_s = 0.0
+
+    def timed() -> bool:
+        nonlocal all_s, loop_s
+        all_s, loop_s = time.process_time(), time.thread_time()
+        is_whole = all(_round(gateway, traffic) for _ in range(rounds))
+        loop_s = time.thread_time() - loop_s
+        return is_whole
+
+    await _undisturbed(timed, gateway, traffic)
     await asyncio.sleep(0.002)  # the loop's timers, and the thread that writes
     return loop_s, time.process_time() - all_s
+
+
+async def _undisturbed(action: Callable[[], bool], gateway: LocalGateway, traffic: Traffic) -> None:
+    """Do it again where a round was not whole, as its connections are there now."""
+    while not action():
+        await _answer_all(gateway, traffic)
 
 
 async def _connect(gateway: LocalGateway, traffic: Traffic) -> None:
@@ -142,7 +152,7 @@ async def _answer_all(gateway: LocalGateway, traffic: Traffic) -> None:
 
 def _round(gateway: LocalGateway, traffic: Traffic) -> bool:
     """Every caller sends one request and gets its answer, all side by side. False: more of them went to one endpoint
-    than ever before, as happens when the machine stands still meanwhile, and the connection is still being made.
+    than ever before, as happens when the process stands still meanwhile, and the connection is still being made.
     """
     for caller in gateway.callers:
         receive = caller.protocol.data_received
@@ -167,7 +177,7 @@ def _answer(gateway: LocalGateway, traffic: Traffic, waiting: list[Any]) -> None
         caller.written.clear()
 
 
-def _count_calls(gateway: LocalGateway, traffic: Traffic) -> dict[str, float]:
+async def _count_calls(gateway: LocalGateway, traffic: Traffic) -> dict[str, float]:
     """Calls by name, per unit: into Python code of headrace, and from there into C."""
     counted: dict[str, int] = {}
 
@@ -177,21 +187,29 @@ def _count_calls(gateway: LocalGateway, traffic: Traffic) -> dict[str, float]:
         name = frame.f_code.co_qualname if event == "call" else f"C {getattr(called, '__qualname__', called)}"
         counted[name] = counted.get(name, 0) + 1
 
-    sys.setprofile(note)
-    are_whole = all(_round(gateway, traffic) for _ in range(CALLS_OVER))
-    sys.setprofile(None)
-    if not are_whole:
-        raise RuntimeError("the machine stood still while calls were counted; run it again")
+    def count() -> bool:
+        counted.clear()
+        sys.setprofile(note)
+        is_whole = all(_round(gateway, traffic) for _ in range(CALLS_OVER))
+        sys.setprofile(None)
+        return is_whole
+
+    await _undisturbed(count, gateway, traffic)
     units = CALLS_OVER * len(gateway.callers) * traffic.units
     return {name: count / units for name, count in counted.items()}
 
 
-def _count_garbage(gateway: LocalGateway, traffic: Traffic, rounds: int) -> int:
-    gc.collect()
-    gc.disable()
-    are_whole = all(_round(gateway, traffic) for _ in range(rounds))
-    found = gc.collect()
-    gc.enable()
-    if not are_whole:
-        raise RuntimeError("the machine stood still while garbage was counted; run it again")
+async def _count_garbage(gateway: LocalGateway, traffic: Traffic, rounds: int) -> int:
+    found = 0
+
+    def count() -> bool:
+        nonlocal found
+        gc.collect()
+        gc.disable()
+        is_whole = all(_round(gateway, traffic) for _ in range(rounds))
+        found = gc.collect()
+        gc.enable()
+        return is_whole
+
+    await _undisturbed(count, gateway, traffic)
     return found

@@ -11,12 +11,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
+from tests.harness.polling import wait_until
 from tests.harness.ports import free_port
 
 ENGINE = Path(__file__).parent / "standins" / "engine.py"
@@ -176,11 +176,3 @@ class Instance:
             is_over.set()
             for thread in threads:
                 thread.join()
-
-
-def wait_until(is_true: Callable[[], object], what: str) -> None:
-    """Poll with a deadline that only a broken program misses."""
-    end = time.monotonic() + DEADLINE_S
-    while not is_true():
-        assert time.monotonic() < end, f"still waiting for {what}"
-        time.sleep(0.05)

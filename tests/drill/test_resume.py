@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from tests.harness.polling import until
 from tests.harness.running_gateway import RunningGateway, declare, remote_pool
 from tests.harness.simulated_engine import MODEL, SimulatedProcess
-from tests.harness.told_stream import ToldStream, until
+from tests.harness.told_stream import ToldStream
 
 from headrace.engines.simulated.config import DialectKind
 from headrace.engines.simulated.text import expected_text

@@ -15,8 +15,9 @@ from typing import Any
 import httpx
 import pytest
 from tests.fixtures.engine import RunningEngine, running_engine
+from tests.harness.polling import until
 from tests.harness.running_gateway import RunningGateway, declare, remote_pool
-from tests.harness.told_stream import ToldStream, until
+from tests.harness.told_stream import ToldStream
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(1800)]
 

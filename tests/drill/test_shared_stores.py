@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import structlog
 from tests.fixtures.redis_server import RedisServer
+from tests.harness.polling import until
 from tests.harness.raw_client import RawClient, ask, post
 from tests.harness.shared_gateways import OUTPUT_TOKENS, SharedGateways, sharing_gateways
 
 from headrace.domain.clock import SystemClock
 from headrace.fleet.deploy.coordinator import Coordinator
 
-DEADLINE_S = 60.0
 PLENTY = 100_000
 SLOTS = 6
 PRICES = {"version": "v1", "models": {"m": {"input_per_million": 0.0, "output_per_million": 1.0}}}
@@ -30,16 +30,6 @@ DEAR: dict[str, Any] = {"model": "m", "max_tokens": 900}
 """Reserves nine tenths of what `slim` may spend a day."""
 SLIM = ("slim", "budget_per_day")
 CALL = {"model": "m", "max_tokens": OUTPUT_TOKENS, "messages": [{"role": "user", "content": "for plenty"}]}
-
-
-async def wait_until(is_true: Callable[[], Awaitable[bool]], what: str) -> None:
-    """Poll with a deadline that only a broken program misses."""
-    try:
-        async with asyncio.timeout(DEADLINE_S):
-            while not await is_true():
-                await asyncio.sleep(0.05)
-    except TimeoutError:
-        raise AssertionError(f"still waiting for {what}") from None
 
 
 @asynccontextmanager
@@ -61,10 +51,10 @@ async def under_load(shared: SharedGateways, tenant: str, *, callers: int = 8) -
     async with asyncio.TaskGroup() as group:
         for index in range(callers):
             group.create_task(caller(index))
-        await wait_until(lambda: more(callers), "the first answers")
+        await until(lambda: more(callers), what="the first answers")
         yield statuses
         before = sum(statuses.values())
-        await wait_until(lambda: more(before + callers), "answers afterwards")
+        await until(lambda: more(before + callers), what="answers afterwards")
         is_over.set()
 
 
@@ -84,12 +74,12 @@ async def test_redis_is_killed_and_restarted_under_load(mortal_redis: RedisServe
     """No request fails while Redis is gone; what was served meanwhile and before counts once when it is back, empty."""
     async with sharing_gateways(tmp_path, TENANTS, redis=mortal_redis.url, prices=PRICES) as shared:
         async with under_load(shared, "plenty") as statuses:
-            await wait_until(lambda: is_lost(shared, 0.0), "Redis to be known")
+            await until(lambda: is_lost(shared, 0.0), what="Redis to be known")
             mortal_redis.kill()
-            await wait_until(lambda: is_lost(shared, 1.0), "the loss to be seen")
+            await until(lambda: is_lost(shared, 1.0), what="the loss to be seen")
             await asyncio.sleep(0.5)
             mortal_redis.start()
-            await wait_until(lambda: is_lost(shared, 0.0), "sharing again")
+            await until(lambda: is_lost(shared, 0.0), what="sharing again")
         assert set(statuses) == {200}
         served = shared.engine.total["plenty"]
 
@@ -104,22 +94,22 @@ async def test_redis_is_killed_and_restarted_under_load(mortal_redis: RedisServe
         for gateway in shared.gateways:  # Whoever has just been used goes on exchanging for some seconds.
             await ask(gateway.port, post(CALL, shared.keys["plenty"]))
         assert served > 8
-        await wait_until(counts_once, "every request to be counted once at both gateways")
+        await until(counts_once, what="every request to be counted once at both gateways")
 
 
 async def test_a_closed_store_refuses_by_name_and_heals(mortal_redis: RedisServer, tmp_path: Path) -> None:
     """With on_store_loss closed, nothing above what was leased is served without Redis, and the refusal says why."""
     closed = {"on_store_loss": "closed"}
     async with sharing_gateways(tmp_path, TENANTS, redis=mortal_redis.url, sharing=closed, prices=PRICES) as shared:
-        await wait_until(lambda: is_lost(shared, 0.0), "Redis to be known")
+        await until(lambda: is_lost(shared, 0.0), what="Redis to be known")
         mortal_redis.kill()
-        await wait_until(lambda: is_lost(shared, 1.0), "the loss to be seen")
+        await until(lambda: is_lost(shared, 1.0), what="the loss to be seen")
         body = {"model": "m", "messages": [{"role": "user", "content": "for few"}]}
         refused = await ask(shared.gateways[0].port, post(body, shared.keys["few"]))
         assert (refused.status, refused.code) == (503, "saturated")
         assert "store is out of reach" in refused.json["error"]["message"]
         mortal_redis.start()
-        await wait_until(lambda: is_lost(shared, 0.0), "sharing again")
+        await until(lambda: is_lost(shared, 0.0), what="sharing again")
         assert (await ask(shared.gateways[0].port, post(body, shared.keys["few"]))).status == 200
 
 
@@ -130,17 +120,17 @@ async def test_slots_of_a_killed_worker_are_free_again(tmp_path: Path) -> None:
         engine.is_held = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             cut = [group.create_task(_cut(shared, one.port)) for _ in range(SLOTS)]
-            await wait_until(lambda: _has(engine.now, SLOTS), "all slots taken")
+            await until(lambda: _has(engine.now, SLOTS), what="all slots taken")
             assert one.process is not None
             one.process.send_signal(signal.SIGKILL)
             await one.process.wait()
             await asyncio.gather(*cut)
             engine.is_held.set()
-            await wait_until(lambda: _has(engine.total, SLOTS), "the engine to be done with the dead worker's requests")
+            await until(lambda: _has(engine.total, SLOTS), what="the engine to be done with the dead worker's requests")
             engine.is_held, engine.most["slots"] = asyncio.Event(), 0
             for _ in range(SLOTS):
                 group.create_task(_until_served(shared, other.port))
-            await wait_until(lambda: _has(engine.now, SLOTS), "the dead worker's slots")
+            await until(lambda: _has(engine.now, SLOTS), what="the dead worker's slots")
             engine.is_held.set()
         assert engine.most["slots"] == SLOTS
 
@@ -166,18 +156,18 @@ async def test_a_killed_worker_takes_no_part_of_a_budget_with_it(
             async def is_reserved() -> bool:
                 return shared.engine.now.get("slim", 0) == 1 and not await is_served()
 
-            await wait_until(is_reserved, "the reservation to be known to both")
+            await until(is_reserved, what="the reservation to be known to both")
             assert one.process is not None
             one.process.send_signal(signal.SIGKILL)
             await one.process.wait()
             shared.engine.is_held.set()
-            await wait_until(is_served, "the budget to be free again")
+            await until(is_served, what="the budget to be free again")
 
         async def is_spent() -> bool:
             found = [one.used for one in await other.quota() if (one.name, one.unit.value) == SLIM]
             return found == [OUTPUT_TOKENS * 1000]
 
-        await wait_until(is_spent, "what was spent, and no more, to count")
+        await until(is_spent, what="what was spent, and no more, to count")
 
 
 async def test_the_coordinator_begins_anew_under_load(tmp_path: Path) -> None:
@@ -188,16 +178,16 @@ async def test_the_coordinator_begins_anew_under_load(tmp_path: Path) -> None:
         shared.engine.hold_s = 0.05
         async with under_load(shared, "slots", callers=12) as statuses:
             await shared.coordinator.close()
-            await wait_until(lambda: is_lost(shared, 1.0), "the loss to be seen")
+            await until(lambda: is_lost(shared, 1.0), what="the loss to be seen")
             anew = Coordinator(shared.coordinator.path, SystemClock(), structlog.get_logger())
             await anew.open()
-            await wait_until(lambda: is_lost(shared, 0.0), "sharing again")
+            await until(lambda: is_lost(shared, 0.0), what="sharing again")
             served = statuses[200]
 
             async def goes_on() -> bool:
                 return statuses[200] > served + 20
 
-            await wait_until(goes_on, "requests after the restart")
+            await until(goes_on, what="requests after the restart")
         await anew.close()
         assert shared.engine.most["slots"] <= SLOTS
         assert set(statuses) <= {200, 429, 503}

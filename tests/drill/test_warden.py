@@ -7,10 +7,10 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.harness.polling import wait_until
 
 from headrace.engines.contract import Launch
 from headrace.fleet.deploy.engine_process import EngineProcess, WardenPlan, find_adoptable, start_engine
@@ -19,7 +19,6 @@ from headrace.fleet.deploy.process_identity import session_members
 from headrace.fleet.deploy.warden_state import find_state
 
 ENGINE = Path(__file__).parent / "standins" / "engine.py"
-DEADLINE_S = 30.0
 
 SUPERVISOR = """
 import asyncio, sys
@@ -36,14 +35,6 @@ async def main():
     await asyncio.sleep(600)
 asyncio.run(main())
 """
-
-
-def wait_until(is_true: Callable[[], object], what: str) -> None:
-    """Poll with a deadline that only a broken program misses."""
-    end = time.monotonic() + DEADLINE_S
-    while not is_true():
-        assert time.monotonic() < end, f"still waiting for {what}"
-        time.sleep(0.02)
 
 
 def nap(folder: Path) -> str:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -117,10 +116,3 @@ async def saturate(
     async with asyncio.timeout(60):
         await asyncio.gather(*(call() for _ in range(callers)))
     return good
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until it holds."""
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.005)

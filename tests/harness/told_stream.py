@@ -1,6 +1,5 @@
 """One caller's stream, read to its end: its text, who it says it is, and how it ended."""
 
-import asyncio
 import json
 import re
 import time
@@ -82,13 +81,6 @@ class ToldStream:
             if choice["finish_reason"]:
                 self.reasons.append(choice["finish_reason"])
         return bool(chunk["choices"]) and bool(text)
-
-
-async def until(is_so: Any, bound_s: float = 30.0) -> None:
-    """Look again and again. Raises: TimeoutError."""
-    async with asyncio.timeout(bound_s):
-        while not is_so():
-            await asyncio.sleep(0.01)
 
 
 def text_in(answer: bytes) -> str:

@@ -12,8 +12,9 @@ from typing import Any
 import httpx
 import pytest
 from tests.harness.cutting_proxy import CuttingProxy
+from tests.harness.polling import until
 from tests.harness.running_gateway import RunningGateway, declare, remote_pool
-from tests.harness.told_stream import ToldStream, text_in, until
+from tests.harness.told_stream import ToldStream, text_in
 from tests.real.figures import FIGURES
 from tests.real.serving import RealEngine
 

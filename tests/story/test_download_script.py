@@ -9,13 +9,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tests.fixtures.file_server import FileServer, Spoil, serving
 from tests.harness.manifests import documents_of
+from tests.harness.polling import wait_until
 from tests.harness.render_cases import GGUF, GGUF_SHA256, HUB, declaration_text, rendered_text
 
 from headrace.fleet.deploy.render.targets import Target
@@ -103,13 +103,6 @@ def hub(server: FileServer) -> FileServer:
     server.files[f"/org/model/resolve/{COMMIT}/config.json"] = CONFIG
     server.files[SNAPSHOT_PATH] = WEIGHTS
     return server
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline_mono_s = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline_mono_s, f"{what}: not within 60 s"
-        time.sleep(0.02)
 
 
 def test_a_dropped_connection_is_resumed(pod: Pod, server: FileServer) -> None:

@@ -12,7 +12,9 @@ import signal
 import subprocess
 import sys
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
+
+from json_answers import JsonAnswers
 
 STARTED = time.monotonic()
 LOAD_S = float(os.environ.get("STANDIN_LOAD_S", "0"))
@@ -23,14 +25,12 @@ def is_loading():
     return time.monotonic() - STARTED < LOAD_S or (LOAD_UNTIL is not None and not os.path.exists(LOAD_UNTIL))
 
 
-class Answers(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
+class Answers(JsonAnswers):
     def do_GET(self):
         if is_loading():
-            self._reply(503, {"status": "loading"})
+            self.reply(503, {"status": "loading"})
         else:
-            self._reply(200, {"status": "ok"})
+            self.reply(200, {"status": "ok"})
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -41,7 +41,7 @@ class Answers(BaseHTTPRequestHandler):
         time.sleep(float(metadata.get("sleep_s", 0)))
         choice = {"index": 0, "message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"}
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-        self._reply(200, {"id": "1", "object": "chat.completion", "choices": [choice], "usage": usage})
+        self.reply(200, {"id": "1", "object": "chat.completion", "choices": [choice], "usage": usage})
 
     def _stream(self, until):
         self.send_response(200)
@@ -60,17 +60,6 @@ class Answers(BaseHTTPRequestHandler):
     def _event(self, text):
         event = f"data: {text}\n\n".encode()
         self.wfile.write(b"%x\r\n%b\r\n" % (len(event), event))
-
-    def _reply(self, status, document):
-        content = json.dumps(document).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_):
-        pass
 
 
 def chunk(delta, finish=None):

@@ -14,8 +14,10 @@ import subprocess
 import sys
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
+
+from json_answers import JsonAnswers
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 FLAGS = {"vllm": "vllm/serve_flags.txt", "sglang": "sglang/launch_server_flags.txt"}
@@ -28,23 +30,21 @@ is_leaving = False
 lock = threading.Lock()
 
 
-class Answers(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
+class Answers(JsonAnswers):
     def do_GET(self):
         if ENGINE == "sglang" and self.path == "/ready":
-            self._reply(503 if is_leaving or time.monotonic() - STARTED < LOAD_S else 200, {})
+            self.reply(503 if is_leaving or time.monotonic() - STARTED < LOAD_S else 200, {})
         elif self.path == "/health" and (NOTES / "core-dead").exists():
-            self._reply(503, {})
+            self.reply(503, {})
         elif self.path in ("/health", "/v1/models"):
-            self._reply(200, {})
+            self.reply(200, {})
         else:
-            self._reply(404, {"detail": "Not Found"})
+            self.reply(404, {"detail": "Not Found"})
 
     def do_POST(self):
         global running
         if is_leaving and ENGINE == "vllm":
-            self._reply(500, {"error": {"message": "cannot schedule new futures after shutdown", "code": 500}})
+            self.reply(500, {"error": {"message": "cannot schedule new futures after shutdown", "code": 500}})
             return
         with lock:
             running += 1
@@ -55,20 +55,9 @@ class Answers(BaseHTTPRequestHandler):
         time.sleep(sleep_s)
         choice = {"index": 0, "message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"}
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-        self._reply(200, {"id": "1", "object": "chat.completion", "choices": [choice], "usage": usage})
+        self.reply(200, {"id": "1", "object": "chat.completion", "choices": [choice], "usage": usage})
         with lock:
             running -= 1
-
-    def _reply(self, status, document):
-        content = json.dumps(document).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_):
-        pass
 
 
 def work():

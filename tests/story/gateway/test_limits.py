@@ -3,12 +3,13 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.harness.polling import until
 from tests.harness.raw_client import RawAnswer, RawClient, ask, chat, get, post
 from tests.harness.running_gateway import RunningGateway, declare, new_key, remote_pool
 from tests.harness.scripted_engine import DONE, STREAM_HEAD, ScriptedEngine, Seen, chunk_event, framed, whole
@@ -41,12 +42,6 @@ async def limited(folder: Path, engine: ScriptedEngine, **gateway: Any) -> Async
     async with RunningGateway(folder, declare({"p": pool}, gateway=gateway, tenants=tenants), keys) as running:
         await running.wait_ready()
         yield running
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(30):
-        while not await condition():
-            await asyncio.sleep(0.01)
 
 
 def body_of(size: int) -> bytes:

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.harness.polling import until
 from tests.harness.raw_client import RawAnswer, ask, post
 from tests.harness.running_gateway import RunningGateway, declare, remote_pool
-from tests.harness.saturating import CountingEngine, saturate, until, work
+from tests.harness.saturating import CountingEngine, saturate, work
 from tests.harness.scripted_engine import ScriptedEngine
 
 from headrace.domain.calendar import day_of

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from tests.harness.journal_records import records_of
+from tests.harness.polling import until
 from tests.harness.raw_client import RawClient, ask, chat, post
 from tests.harness.running_gateway import RunningGateway, declare, new_key, remote_pool
-from tests.harness.saturating import CountingEngine, saturate, until, work
+from tests.harness.saturating import CountingEngine, saturate, work
 from tests.harness.scripted_engine import STREAM_HEAD, ScriptedEngine, Seen, chunk_event, framed
 
 from headrace.domain.quota import LimitSet, Unit

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from tests.harness.journal_records import records_of
+from tests.harness.polling import until
 from tests.harness.raw_client import ask, post
 from tests.harness.running_gateway import RunningGateway, addresses_of, declare, remote_pool
 from tests.harness.scripted_engine import (
@@ -26,7 +27,7 @@ from tests.harness.scripted_engine import (
     whole,
 )
 from tests.harness.simulated_engine import DRIVERS, MODEL, serving, simulated
-from tests.harness.told_stream import ToldStream, until
+from tests.harness.told_stream import ToldStream
 
 from headrace.declaration.gateway_plan import EndpointAddress, compile_gateway_plan
 from headrace.engines.simulated.config import DialectKind

@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from joserfc.jwk import ECKey, OctKey
 from openai import AsyncOpenAI
 from tests.harness.identity_provider import IdentityProvider, rsa_key
 from tests.harness.journal_records import records_of
+from tests.harness.polling import until
 from tests.harness.raw_client import RawAnswer, ask, chat, get, post
 from tests.harness.running_gateway import RunningGateway, declare, remote_pool
 from tests.harness.scripted_engine import ScriptedEngine
@@ -49,12 +50,6 @@ async def gateway(engine: ScriptedEngine, provider: IdentityProvider, tmp_path: 
 
 async def call(gateway: RunningGateway, token: str | None, **headers: str) -> RawAnswer:
     return await ask(gateway.port, post(chat(), token, **headers))
-
-
-async def until(is_true: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not await is_true():
-            await asyncio.sleep(0.02)
 
 
 def unsigned(header: dict[str, Any], claims: Any) -> str:

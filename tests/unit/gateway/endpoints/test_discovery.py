@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import trustme
+from tests.harness.polling import until
 from tests.harness.running_gateway import declare, remote_pool
 from tests.harness.scripted_engine import ScriptedEngine, Seen, completion, whole
 
@@ -49,12 +50,6 @@ async def discovering(plan: GatewayPlan, names: Names) -> AsyncIterator[Endpoint
         await asyncio.gather(task, return_exceptions=True)
         for endpoint in directory:
             endpoint.connections.close()
-
-
-async def until(is_true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not is_true():
-            await asyncio.sleep(0.01)
 
 
 def ips(directory: EndpointDirectory) -> list[str | None]:

@@ -4,7 +4,7 @@ Steps 1 to 4 are plain calls that return or raise `RequestError`; step 5 calls b
 path they would cost as much as half of all the checks together (docs/decisions/0001).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic
 
@@ -232,7 +232,8 @@ class Pipeline:
         deadline_mono_s = None if head.timeout_s is None else exchange.received_mono_s + head.timeout_s
         place: GatewayTicket | None = None
         if self.queue.has_lanes:
-            place = self._enter(request, caller, exchange, deadline_mono_s)
+            enter = self.queue.enter if request.choice is None else self._enter
+            place = enter(request, caller, exchange.received_mono_s, deadline_mono_s, exchange.headers)
             progress.place = place
             if place is not None and place.degraded is not None:
                 self._note_degraded(progress, place)
@@ -267,14 +268,19 @@ class Pipeline:
             self.queue.wait(place)
 
     def _enter(
-        self, request: InferenceRequest, caller: Caller, exchange: Exchange, deadline_mono_s: float | None
+        self,
+        request: InferenceRequest,
+        caller: Caller,
+        now: float,
+        deadline_mono_s: float | None,
+        headers: Mapping[bytes, bytes],
     ) -> GatewayTicket | None:
         """Into the queue of its model or, where that has no place for it and others would do, into theirs."""
         while True:
             try:
-                return self.queue.enter(request, caller, exchange.received_mono_s, deadline_mono_s, exchange.headers)
+                return self.queue.enter(request, caller, now, deadline_mono_s, headers)
             except RequestError:
-                if request.choice is None or not self._current().router.move_on(request):
+                if not self._current().router.move_on(request):
                     raise
 
     def _note_degraded(self, progress: "Progress", place: GatewayTicket) -> None:

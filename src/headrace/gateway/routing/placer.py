@@ -100,7 +100,10 @@ class Placement(Claim, kw_only=True, eq=False):
         )
         request, self.request = self.request, None
         if is_answered and request is not None:
-            self.placer.learn(self, request, usage)
+            chain = self.placing.chain
+            self.placing.model.learn(0 if chain is None else chain.length, usage)
+            if usage.cached_input_tokens is not None:
+                self.placer.note_hits(self, request, usage)
 
 
 class Placer:
@@ -179,23 +182,24 @@ class Placer:
         candidate.take(placement, self.index, placing.chain, shows_first_token=request.is_stream)
         return placement
 
-    def learn(self, placement: Placement, request: InferenceRequest, usage: TokenUsage) -> None:
-        """An answer came with its usage."""
+    def note_hits(self, placement: Placement, request: InferenceRequest, usage: TokenUsage) -> None:
+        """An answer came, and told how much of its prompt was cached."""
+        told, cached = usage.input_tokens, usage.cached_input_tokens
+        if told is None or cached is None:
+            return
         chain = placement.placing.chain
-        placement.placing.model.learn(0 if chain is None else chain.length, usage)
-        if usage.input_tokens is not None and usage.cached_input_tokens is not None:
-            names = chain.names if chain is not None else ()
-            self.tallies.add(
-                request.requested_model,
-                request.tenant,
-                names[min(FAMILY_BLOCKS, len(names)) - 1] if names else None,
-                input_tokens=usage.input_tokens,
-                cached_tokens=usage.cached_input_tokens,
-                expected_tokens=placement.expected_cached_tokens,
-            )
-            endpoint = self._endpoints.get(placement.candidate.bit)
-            if endpoint is not None:
-                self.misses.note(request, endpoint, usage, placement.claimed_mono_s)
+        names = chain.names if chain is not None else ()
+        self.tallies.add(
+            request.requested_model,
+            request.tenant,
+            names[min(FAMILY_BLOCKS, len(names)) - 1] if names else None,
+            input_tokens=told,
+            cached_tokens=cached,
+            expected_tokens=placement.expected_cached_tokens,
+        )
+        endpoint = self._endpoints.get(placement.candidate.bit)
+        if endpoint is not None:
+            self.misses.note(request, endpoint, usage, placement.claimed_mono_s)
 
     def sweep(self, endpoints: Iterable[Endpoint], now_mono_s: float) -> None:
         """Follow the endpoints: capacities and strangers' load by their engines' own numbers; what restarted or is gone

@@ -203,7 +203,7 @@ class Candidate:
         work = uncached * (1.0 + (input_tokens - 0.5 * uncached) / ATTENTION_TOKENS)  # `prefill_work`
         queued = self.prefill_tokens
         if queued > 0.0:
-            claim.ahead_tokens = self.ahead_tokens(now_mono_s)
+            claim.ahead_tokens = self.ahead_s(now_mono_s) / (self.pool.ttft.slope * self.factor)
             queued = self.prefill_tokens
         if queued <= 0.0:
             self.head_mono_s = now_mono_s

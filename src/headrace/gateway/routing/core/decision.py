@@ -158,7 +158,11 @@ def pick(
         totals, in_flight, busiest = usual_totals(
             looked_at, mix, ask.input_tokens, ask.output_tokens, held, tokens_per_unit, ask.now_mono_s
         )
-        if brake is not None and busiest > (most := _most(in_flight, looked_at, candidates, brake)):
+        if (
+            brake is not None
+            and busiest * len(looked_at) > brake * in_flight  # else it is below any bound
+            and busiest > (most := _most(in_flight, looked_at, candidates, brake))
+        ):
             ask.is_braked = True
             places = [place for place, each in enumerate(looked_at) if each.in_flight + each.foreign <= most]
             looked_at, totals = [looked_at[place] for place in places], [totals[place] for place in places]

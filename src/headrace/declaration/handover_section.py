@@ -18,7 +18,7 @@ class Handover(Section):
     )
     min_gain_s: float = Field(
         default=0.02,
-        ge=-60,
+        ge=-3600,
         le=600,
         description="Of a prefill pool: a request is split where that is predicted to save more than this, seconds; "
         "below 0: even where it costs time.",

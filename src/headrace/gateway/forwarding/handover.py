@@ -217,6 +217,7 @@ class Handover:
         call.stop_clock()
         self._stop_pause()
         self.told(FirstTokenArrived())
+        self._prefill_answered(b"")  # of legs that were sent at once: decode has all of it by now
         if attempt.placement is not None:
             attempt.placement.first_token(now)
         self.delivery.take(attempt, call.sending)

@@ -29,6 +29,7 @@ class HandoverClock:
                 self._claimed_mono_s = now_mono_s
             case FirstTokenArrived():
                 self._first_token_mono_s = now_mono_s
+                self._answered.setdefault(Leg.PREFILL, now_mono_s)
             case _:
                 pass
 

@@ -89,6 +89,10 @@ class Candidates(Protocol):
         """As `placed`, for a prompt that another engine computes."""
         ...
 
+    def acquaint(self, request: InferenceRequest, pair: ChosenPair) -> None:
+        """A request that nobody routed is sent to a pair."""
+        ...
+
     def choose_whole(self, request: InferenceRequest, tried: tuple[Endpoint, ...]) -> Endpoint | None:
         """Return an endpoint that answers the request alone, not one of `tried` where there is another; None: none."""
         ...

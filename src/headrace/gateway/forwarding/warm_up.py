@@ -77,6 +77,7 @@ class WarmUp:
 
     def start(self, pair: ChosenPair) -> None:
         """Send it."""
+        self.settings.candidates.acquaint(self.request, pair)
         handover = make_handover(self, pair)
         if handover is None:
             self.is_over = True

@@ -110,6 +110,9 @@ class Router:
                 state = EndpointState.DRAINING if endpoint.is_draining else endpoint.state
                 filtered.append(_left_out(endpoint, f"{state.value}: {endpoint.reason}"))
         found = explain_choice(self._placer, request, usable, filtered, reason)
+        if request.split_pool and self._sticky(request) is None:
+            self._rules[request.requested_model].give_back(request.split_pool)
+            request.split_pool = None
         return found if request.choice is None else with_models(found, request.choice)
 
     def _why_not(self, request: InferenceRequest, endpoint: Endpoint) -> str:
@@ -204,6 +207,9 @@ class Router:
         """Whether an endpoint that was not tried yet is usable."""
         if any(endpoint.is_usable and endpoint not in tried for endpoint in self._candidates(request)):
             return True
+        if request.split_pool and tried:  # its share is of first attempts: others help out
+            request.split_pool = ""
+            return self.has_other(request, tried)
         return bool(self._reserve(request, tried))
 
     def offered(self, request: InferenceRequest) -> Sequence[Endpoint]:
@@ -239,6 +245,11 @@ class Router:
     def arriving(self, request: InferenceRequest, endpoint: Endpoint) -> ArrivingPlacement | None:
         """A prompt that is computed elsewhere comes to `endpoint`."""
         return None if self._handovers is None else self._handovers.arriving(request, endpoint)
+
+    def acquaint(self, request: InferenceRequest, pair: ChosenPair) -> None:
+        """A request that nobody routed is sent to a pair."""
+        if self._handovers is not None:
+            self._handovers.acquaint(request, pair)
 
     def cold_pairs(self) -> list[ChosenPair]:
         """Return the pairs that have never handed over, of all models."""
@@ -312,8 +323,10 @@ class Router:
         if not alive:
             wanted += in_need
         elif rules.split:
-            picked = rules.pick_split(alive, self._sticky(request))
-            wanted = alive if picked is None else [picked]
+            picked = request.split_pool
+            if picked is None or (picked and picked not in alive):
+                picked = request.split_pool = rules.pick_split(alive, self._sticky(request))
+            wanted = [picked] if picked else alive
         return [endpoint for pool in wanted for endpoint in self._directory.of_pool(pool)]
 
     def _sticky(self, request: InferenceRequest) -> int | None:

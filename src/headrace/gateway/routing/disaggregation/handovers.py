@@ -5,7 +5,7 @@ a pair out and reports how it went.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Protocol
 
@@ -169,6 +169,10 @@ class Handovers:
         """A prompt that is computed elsewhere comes to `endpoint`."""
         placement = self._placer.placed(request, endpoint)
         return None if placement is None else ArrivingPlacement(placement)
+
+    def acquaint(self, request: InferenceRequest, pair: ChosenPair) -> None:
+        """A warm-up, which nobody routed, teaches what a request would."""
+        self._placer.explain(request, (pair.prefill, pair.decode))
 
     def cold_pairs(self, model: str, halves: Halves) -> list[ChosenPair]:
         """The usable pairs of a model that never handed over, or of whose prefill too little is known: to be warmed
@@ -358,7 +362,6 @@ class ArrivingPlacement:
     """
 
     placement: Placement
-    _has_begun: bool = field(default=False)
 
     def __post_init__(self) -> None:
         self.placement.candidate.arrive(self.placement, monotonic())

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from headrace.batch.look import BatchView
 from headrace.cli.output import table
 from headrace.control_api.operations import InstanceStatus, ReplicaStatus
 from headrace.domain.clock import SystemClock
@@ -30,6 +31,10 @@ def status_view(status: InstanceStatus) -> RenderableType:
     parts += [table(columns, rows, expendable=("engine", "attempts", "model", "failures")), Text("")]
     columns = ("gateway worker", "pid", "requests", "in flight", "connections", "restarts", "state")
     parts.append(table(columns, _worker_rows(status), expendable=("connections", "pid", "requests")))
+    if status.batches:
+        columns = ("open batch", "tenant", "status", "lines", "for s", "window ends in s", "endpoint")
+        rows = (_batch_row(batch) for batch in status.batches)
+        parts += [Text(""), table(columns, rows, expendable=("endpoint", "for s", "window ends in s"))]
     parts += [Text(""), Text(_ledger_line(status))]
     for replica in status.replicas:
         if replica.last_lines:
@@ -90,6 +95,12 @@ def _worker_rows(status: InstanceStatus) -> Iterable[tuple[object, ...]]:
         if seen.sharing_trouble:
             state += f", limits not shared: {seen.sharing_trouble}"
         yield (worker.worker, seen.pid, seen.requests, seen.in_flight, seen.connections, worker.restarts, state)
+
+
+def _batch_row(batch: BatchView) -> tuple[object, ...]:
+    age_s, left_s = now_at() - batch.created_at, batch.expires_at - now_at()
+    lines = batch.lines or None
+    return (batch.batch_id, batch.tenant, batch.status, lines, f"{age_s:.0f}", f"{left_s:.0f}", batch.endpoint)
 
 
 def _ledger_line(status: InstanceStatus) -> str:

@@ -6,6 +6,7 @@ from typing import Protocol
 
 import msgspec
 
+from headrace.batch.look import BatchView, FileView
 from headrace.declaration.load import Loaded
 from headrace.declaration.model import Declaration
 from headrace.domain.miss_status import MissStatus
@@ -121,6 +122,8 @@ class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
     endpoints: tuple[EndpointSummary, ...]
     workers: tuple[GatewayWorkerSummary, ...]
     ledger: LedgerSummary
+    batches: tuple[BatchView, ...] = ()
+    """Those that are not over, the latest first."""
 
 
 class ReloadReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -202,6 +205,14 @@ class Operations(Protocol):
 
     async def queues(self) -> tuple[QueueStatus, ...]:
         """The queue of each model, over all gateway workers."""
+        ...
+
+    async def batches(self, *, tenant: str | None, is_open: bool, limit: int) -> tuple[BatchView, ...]:
+        """The latest batches, of one tenant or all. Raises: RequestError where they cannot be read."""
+        ...
+
+    async def files(self, *, tenant: str | None, limit: int) -> tuple[FileView, ...]:
+        """The latest files of callers, of one tenant or all. Raises: RequestError where they cannot be read."""
         ...
 
     async def quota(self) -> tuple[LimitStatus, ...]:

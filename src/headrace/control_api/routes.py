@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.control_api import audit_routes as audit
+from headrace.control_api import batch_routes as batches
 from headrace.control_api import entry_routes as entries
 from headrace.control_api import instance_routes as instance
 from headrace.control_api import key_routes as keys
@@ -49,6 +50,8 @@ ROUTES: tuple[ControlRoute, ...] = (
     ControlRoute("GET", "/api/v1/requests", Access.VIEWER, usage.show_requests, is_scoped=True),
     ControlRoute("GET", "/api/v1/quota", Access.VIEWER, usage.show_quota, is_scoped=True),
     ControlRoute("GET", "/api/v1/budget", Access.VIEWER, usage.show_budget, is_scoped=True),
+    ControlRoute("GET", "/api/v1/batches", Access.VIEWER, batches.list_batches, is_scoped=True),
+    ControlRoute("GET", "/api/v1/files", Access.VIEWER, batches.list_files, is_scoped=True),
     ControlRoute("GET", "/api/v1/audit", Access.VIEWER, audit.show_audit, is_scoped=True),
     ControlRoute("GET", "/api/v1/keys", Access.VIEWER, keys.list_keys, is_scoped=True),
     ControlRoute("POST", "/api/v1/keys", Access.OPERATOR, keys.create_key, is_scoped=True),

@@ -56,7 +56,7 @@ async def show_budget(request: Request, context: ControlContext) -> Response:
 
 async def _answer_limits(schema: str, request: Request, context: ControlContext, *, is_budget: bool) -> Response:
     only = LimitFilter(
-        tenant=_tenant(request, context),
+        tenant=asked_tenant(request, context),
         project=request.query_params.get("project"),
         key_id=request.query_params.get("key"),
         is_scoped=context.tenant is not None,
@@ -93,14 +93,14 @@ def _groups(request: Request) -> tuple[UsageGroup, ...]:
 
 def _filter(request: Request, context: ControlContext) -> UsageFilter:
     return UsageFilter(
-        tenant=_tenant(request, context),
+        tenant=asked_tenant(request, context),
         project=request.query_params.get("project"),
         model=request.query_params.get("model"),
         key_id=request.query_params.get("key"),
     )
 
 
-def _tenant(request: Request, context: ControlContext) -> str | None:
+def asked_tenant(request: Request, context: ControlContext) -> str | None:
     """The tenant that is asked for; a role scoped to one gets its own, and nothing else."""
     asked = request.query_params.get("tenant")
     if context.tenant is None:

@@ -8,6 +8,7 @@ from datetime import datetime
 import structlog
 
 from headrace import __version__
+from headrace.batch.look import BatchStoreUnreadableError, BatchView, FileView, read_batches, read_files
 from headrace.control_api.operations import InstanceStatus, LedgerSummary, ReloadReport, RestartReport
 from headrace.declaration.load import Loaded
 from headrace.declaration.model import Declaration
@@ -36,6 +37,8 @@ from headrace.wiring.status_view import (
 )
 
 log = structlog.get_logger("headrace.supervisor")
+SHOWN_BATCHES = 20
+"""Open batches in a status; `/api/v1/batches` has all."""
 RESTARTABLE = frozenset({ReplicaPhase.READY, ReplicaPhase.BACKING_OFF, ReplicaPhase.CRASH_LOOP})
 """In the other phases a replica is on its way to a fresh process, or out."""
 
@@ -89,6 +92,7 @@ class InstanceOperations:
             endpoints=tuple(endpoints),
             workers=tuple(worker_summaries(workers)),
             ledger=self._ledger_summary(answers),
+            batches=await self._open_batches(),
         )
 
     async def is_ready(self) -> bool:
@@ -184,6 +188,28 @@ class InstanceOperations:
 
     async def queues(self) -> tuple[QueueStatus, ...]:
         return merge_queues(await self.supervisor.gateway.queues())
+
+    async def batches(self, *, tenant: str | None, is_open: bool, limit: int) -> tuple[BatchView, ...]:
+        folder = self.settings.batch_dir
+        try:
+            return await asyncio.to_thread(lambda: read_batches(folder, tenant=tenant, is_open=is_open, limit=limit))
+        except BatchStoreUnreadableError as error:
+            raise RequestError(ErrorCode.STORE_UNAVAILABLE, str(error)) from error
+
+    async def files(self, *, tenant: str | None, limit: int) -> tuple[FileView, ...]:
+        folder = self.settings.batch_dir
+        try:
+            return await asyncio.to_thread(lambda: read_files(folder, tenant=tenant, limit=limit))
+        except BatchStoreUnreadableError as error:
+            raise RequestError(ErrorCode.STORE_UNAVAILABLE, str(error)) from error
+
+    async def _open_batches(self) -> tuple[BatchView, ...]:
+        """For the status, which does without where they cannot be read."""
+        try:
+            return await self.batches(tenant=None, is_open=True, limit=SHOWN_BATCHES)
+        except RequestError as error:
+            log.warning("open batches cannot be shown", reason=error.message)
+            return ()
 
     async def quota(self) -> tuple[LimitStatus, ...]:
         return merge_limits(await self.supervisor.gateway.quotas())

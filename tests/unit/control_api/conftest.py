@@ -11,6 +11,7 @@ import httpx
 import pytest
 import yaml
 
+from headrace.batch.look import BatchView, FileView, read_batches, read_files
 from headrace.control_api.app import create_app
 from headrace.control_api.operations import InstanceStatus, LedgerSummary, ModelSummary, ReloadReport, RestartReport
 from headrace.control_api.server import ControlServer, bind_unix
@@ -57,6 +58,7 @@ class StandInOperations:
     calls: list[str] = field(default_factory=list)
     entries: EntryStore | None = None
     config: Path | None = None
+    batch_dir: Path = Path("nowhere")
     limits: tuple[LimitStatus, ...] = ()
 
     def declaration(self) -> Declaration:
@@ -126,6 +128,12 @@ class StandInOperations:
 
     async def callers_changed(self) -> None:
         self.calls.append("callers_changed")
+
+    async def batches(self, *, tenant: str | None, is_open: bool, limit: int) -> tuple[BatchView, ...]:
+        return read_batches(self.batch_dir, tenant=tenant, is_open=is_open, limit=limit)
+
+    async def files(self, *, tenant: str | None, limit: int) -> tuple[FileView, ...]:
+        return read_files(self.batch_dir, tenant=tenant, limit=limit)
 
     async def queues(self) -> tuple[QueueStatus, ...]:
         return ()

@@ -3,7 +3,10 @@
 from dataclasses import dataclass
 
 import pytest
+from tests.unit.batch.test_look import batch as stored_batch
 
+from headrace.batch.objects import BatchStatus
+from headrace.batch.store import BatchStore
 from headrace.control_api.access import Access
 from headrace.control_api.routes import ROUTES, ControlRoute
 from headrace.domain.admin import Grant, Role
@@ -249,3 +252,25 @@ async def test_where_the_database_is_is_told_to_global_roles_alone(api, people):
     assert str(api.database_path) not in lost.text
     seen = await api.tcp.get("/api/v1/keys", headers=whole)
     assert (seen.status_code, str(api.database_path) in seen.text) == (503, True)
+
+
+async def test_files_and_batches_are_those_of_the_roles_tenant(api, people, tmp_path):
+    """A global role sees all, or one tenant's; a scoped one its own, whatever it asks for."""
+    api.operations.batch_dir = tmp_path / "batch"
+    store = BatchStore(api.operations.batch_dir)
+    for number, tenant in enumerate((MINE, OTHER)):
+        store.put_batch(stored_batch(number, tenant, BatchStatus.IN_PROGRESS))
+    store.close()
+    whole, scoped = people.headers[Role.VIEWER, False], people.headers[Role.VIEWER, True]
+
+    async def seen(headers: dict[str, str], query: str = "") -> list[str]:
+        answer = await api.tcp.get(f"/api/v1/batches?open=true{query}", headers=headers)
+        assert answer.status_code == 200, answer.text
+        return [one["tenant"] for one in answer.json()["data"]]
+
+    assert await seen(whole) == [OTHER, MINE]
+    assert await seen(whole, f"&tenant={MINE}") == [MINE]
+    assert await seen(scoped) == [MINE]
+    refused = await api.tcp.get(f"/api/v1/batches?tenant={OTHER}", headers=scoped)
+    assert refused.status_code == 404
+    assert (await api.tcp.get("/api/v1/files", headers=scoped)).json()["data"] == []

@@ -72,6 +72,8 @@ class InferenceRequest(msgspec.Struct, kw_only=True):
     choice: object | None = None
     """Where the caller's `model` stands for several: the choice made among them, as routing keeps it. None: it does
     not."""
+    split_pool: str | None = None
+    """Where its model's traffic is split by weight: the pool that it goes to, at every look; empty: to any."""
     regions: frozenset[str] | None = None
     """Regions whose pools may serve it, as its caller's levels allow; None is all."""
     pinned_endpoint: str | None = None
@@ -108,13 +110,16 @@ class InferenceRequest(msgspec.Struct, kw_only=True):
         named = msgspec.Raw(msgspec.json.encode(model))
         fields = self.fields | {"model": named}
         body = msgspec.json.encode(fields)
-        return msgspec.structs.replace(self, requested_model=model, body=body, fields=fields, choice=None, placing=None)
+        return msgspec.structs.replace(
+            self, requested_model=model, body=body, fields=fields, choice=None, placing=None, split_pool=None
+        )
 
     def become(self, model: str, input_tokens: int) -> None:
         """Ask for another model from now on, in place: all who hold the request are to see it. For routing, where the
         caller's own word stands for several.
         """
-        self.requested_model, self.estimated_input_tokens, self.placing = model, input_tokens, None
+        self.requested_model, self.estimated_input_tokens = model, input_tokens
+        self.placing = self.split_pool = None
         self.fields = self.fields | {"model": msgspec.Raw(msgspec.json.encode(model))}
         self.body = msgspec.json.encode(self.fields)
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from tests.harness.raw_client import RawAnswer, ask, chat, post
 from tests.harness.running_gateway import RunningGateway, declare, remote_pool
-from tests.harness.scripted_engine import ScriptedEngine, Seen, answer_normally
+from tests.harness.scripted_engine import ScriptedEngine, Seen, answer_normally, whole
 
 from headrace.domain.routing_status import RouteExplanation
 from headrace.domain.worker import ExplainRoute
@@ -45,13 +45,29 @@ class Two:
                     return found
                 await asyncio.sleep(0.02)
 
+    async def wait_down(self, pool: str) -> None:
+        """Wait until the gateway has seen that a pool's engine is gone, and the other's is not."""
+        async with asyncio.timeout(30):
+            while True:
+                states = {one.pool: one.state for one in (await self.gateway.status()).endpoints}
+                if states.pop(pool) == "not-ready" and set(states.values()) == {"ready"}:
+                    return
+                await asyncio.sleep(0.02)
+
     @property
     def asked(self) -> tuple[int, int]:
         return len(self.near.seen), len(self.far.seen)
 
 
 @asynccontextmanager
-async def two(folder: Path, first: dict[str, Any], second: dict[str, Any], **contexts: int) -> AsyncIterator[Two]:
+async def two(
+    folder: Path,
+    first: dict[str, Any],
+    second: dict[str, Any],
+    *,
+    routing: dict[str, Any] | None = None,
+    **contexts: int,
+) -> AsyncIterator[Two]:
     """`contexts`: what an engine says of its own."""
     async with ScriptedEngine() as one, ScriptedEngine() as other:
         for name, engine in (("near", one), ("far", other)):
@@ -59,7 +75,7 @@ async def two(folder: Path, first: dict[str, Any], second: dict[str, Any], **con
                 row = {"id": "m", "max_model_len": contexts[name]}
                 engine.pages["/v1/models"] = json.dumps({"object": "list", "data": [row]}).encode()
         pools = {"near": remote_pool(one.url, **first), "far": remote_pool(other.url, **second)}
-        async with RunningGateway(folder, declare(pools)) as gateway:
+        async with RunningGateway(folder, declare(pools, models={"m": {"routing": routing or {}}})) as gateway:
             await gateway.wait_ready(endpoints=2)
             yield Two(one, other, gateway)
 
@@ -104,16 +120,12 @@ async def test_long_prompts_have_a_pool_of_their_own(tmp_path: Path):
             assert (await pair.ask(text)).status == 200
         assert pair.asked == (2, 2)
         await pair.far.stop()
-        async with asyncio.timeout(30):
-            while "not-ready" not in {one.state for one in (await pair.gateway.status()).endpoints}:
-                await asyncio.sleep(0.02)
+        await pair.wait_down("far")
         assert (await pair.ask(LONG)).status == 200
         await pair.far.start()
         await pair.gateway.wait_ready(endpoints=2)
         await pair.near.stop()
-        async with asyncio.timeout(30):
-            while "not-ready" not in {one.state for one in (await pair.gateway.status()).endpoints}:
-                await asyncio.sleep(0.02)
+        await pair.wait_down("near")
         refused = await pair.ask("short")
         assert (refused.status, refused.code) == (503, "no_ready_endpoint")
 
@@ -134,3 +146,20 @@ async def test_a_full_pool_spills_into_one_that_says_so(tmp_path: Path):
         assert not first.done()
         assert pair.asked == (2, 1)
         assert (await first).status == 200
+
+
+async def refuse(engine: ScriptedEngine, request: Seen, writer: asyncio.StreamWriter) -> None:
+    writer.write(whole(500, b'{"error":{"message":"out of order","code":500}}'))
+    await writer.drain()
+
+
+async def test_a_canary_that_fails_is_helped_out_by_the_others(tmp_path: Path):
+    """Requests of a split go to the other pool where their own fails, those of a conversation too."""
+    async with two(tmp_path, {}, {}, routing={"split": {"near": 1, "far": 1}}) as pair:
+        pair.near.scripts["half"] = refuse
+        for number in range(4):
+            await pair.explain("hello")
+            assert (await pair.ask("script:half")).status == 200
+            assert (await pair.ask("script:half", prompt_cache_key=f"talk {number}")).status == 200
+        assert len(pair.far.seen) == 8
+        assert 2 <= len(pair.near.seen) <= 6

@@ -74,6 +74,10 @@ class PoolRules:
                 return pool
         return pools[-1]
 
+    def give_back(self, pool: str) -> None:
+        """A turn that `pick_split` gave was only looked at."""
+        self._served[pool] -= 1
+
 
 def make_rules(accepts: Mapping[str, AcceptsPlan | None], split: Mapping[str, float]) -> PoolRules | None:
     """None where nothing is declared, so that nobody asks."""

@@ -47,3 +47,34 @@ def test_a_conversation_stays_and_all_conversations_are_shared_out() -> None:
     found = [rules.pick_split(["a", "b"], number * 0x9E3779B1) for number in range(4000)]
     assert found == [rules.pick_split(["a", "b"], number * 0x9E3779B1) for number in range(4000)]
     assert 0.22 < found.count("b") / len(found) < 0.28
+
+
+def test_a_look_takes_nobodys_turn() -> None:
+    """What is given back goes to the next request."""
+    rules = make_rules({}, {"stable": 3.0, "canary": 1.0})
+    assert rules is not None
+    pools = ("stable", "canary")
+    meant = [rules.pick_split(pools, None) for _ in range(4)]
+    for pool in meant:
+        looked = rules.pick_split(pools, None)
+        assert looked == pool
+        rules.give_back(looked)
+        assert rules.pick_split(pools, None) == pool
+
+
+def test_a_full_pool_spills_only_into_those_that_say_so() -> None:
+    """Pools that overflow only when others are down are left alone, and so are those of other tenants."""
+    night = {"tenants": frozenset(), "classes": frozenset({"offline"}), "min_input_tokens": None}
+    rules = make_rules(
+        {
+            "full": AcceptsPlan(**night, max_input_tokens=None, overflow=True, overflows_full=True),
+            "down": AcceptsPlan(**night, max_input_tokens=None, overflow=True),
+            "theirs": AcceptsPlan(
+                **{**night, "tenants": frozenset({"other"})}, max_input_tokens=None, overflow=True, overflows_full=True
+            ),
+        },
+        {},
+    )
+    assert rules is not None
+    assert rules.spill(("full", "down", "theirs", "chat"), "t", "standard", 10) == ["full"]
+    assert rules.spill(("full", "down"), "t", "offline", 10) == []

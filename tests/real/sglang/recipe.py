@@ -16,6 +16,8 @@ from headrace.gateway.handover.core.events import Side
 VERSION = "0.5.23"
 HERE = Path(__file__).parent
 STUBS = HERE / "stubs"
+MEMORY_OF_THREE = {"fraction": 0.25, "of": "static"}
+"""Weights in float32 are counted too, and what others have taken is not."""
 RETRACTED_TO_MEMORY = ("--disaggregation-decode-retraction-backup", "cpu_tensor")
 """Where a decode engine keeps what it retracts: the default needs a GPU."""
 CPU = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(STUBS)}
@@ -55,7 +57,11 @@ def live_requests(url: str) -> int:
 def pair_pool(side: Side, own: Mapping[str, Any]) -> dict[str, Any]:
     """Mooncake over TCP is Mooncake with this variable."""
     runtime = {**own["runtime"], "env": {**CPU, "MC_FORCE_TCP": "1"}}
-    found = {"runtime": runtime, "disaggregation": {"role": side.value, "connector": "mooncake"}}
+    found: dict[str, Any] = {
+        "runtime": runtime,
+        "disaggregation": {"role": side.value, "connector": "mooncake"},
+        "memory": MEMORY_OF_THREE,
+    }
     if side is Side.DECODE:
         found["extra_args"] = [*own["extra_args"], *RETRACTED_TO_MEMORY]
     return found

@@ -3,6 +3,7 @@
 import httpx
 
 from headrace.engines.contract import Driver, ProbeReply, ProbeVerdict
+from headrace.engines.handover import find_handover_words
 from headrace.fleet.deploy.replica_plan import ReplicaPlan
 
 CHAT, COMPLETIONS, EMBEDDINGS = "/v1/chat/completions", "/v1/completions", "/v1/embeddings"
@@ -22,7 +23,13 @@ async def probe_engine(client: httpx.AsyncClient, url: str, driver: Driver, time
 
 
 async def warm_engine(client: httpx.AsyncClient, url: str, driver: Driver, plan: ReplicaPlan) -> str | None:
-    """Send one tiny real request; the answer says why it was not answered."""
+    """Send one tiny real request; the answer says why it was not answered.
+
+    Halves that answer nothing alone (SGLang's) are not asked: they warm themselves up before they say
+    that they are ready.
+    """
+    if not _answers_alone(plan):
+        return None
     path, body = _tiny_request(driver, plan)
     try:
         response = await client.post(url + path, json=body, timeout=plan.bounds.warm_timeout_s)
@@ -31,6 +38,12 @@ async def warm_engine(client: httpx.AsyncClient, url: str, driver: Driver, plan:
     if not response.is_success:
         return f"the first request was answered {response.status_code}: {response.text[:200]}"
     return None
+
+
+def _answers_alone(plan: ReplicaPlan) -> bool:
+    role = plan.shape.options.disaggregation
+    words = None if role is None else find_handover_words(plan.shape.engine)
+    return words is None or words.serves_whole
 
 
 def _tiny_request(driver: Driver, plan: ReplicaPlan) -> tuple[str, dict[str, object]]:

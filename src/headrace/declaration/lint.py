@@ -19,6 +19,7 @@ from headrace.declaration.model import Declaration, Model, Pool
 from headrace.declaration.model_source import FileSource, HuggingFaceSource, PypiSource, parse_source
 from headrace.declaration.nearest import did_you_mean
 from headrace.declaration.problem import KeyPath
+from headrace.domain.endpoint import EngineKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +170,7 @@ def _pool(name: str, pool: Pool, model: Model | None, names: frozenset[str], mac
 
 GATEWAYS_TOO = ("prefix_cache", "structured_output", "disaggregation", "telemetry")
 """Engine options that the gateway goes by as well, wherever the engine runs."""
+WITHOUT_KV_EVENTS = frozenset({EngineKind.LLAMACPP, EngineKind.OPENAI})
 OWN_ONLY = (
     *(key for key in EngineOptions.model_fields if key not in GATEWAYS_TOO),
     *("threads", "port", "load_timeout_s", "stop_s"),
@@ -196,6 +198,12 @@ def _own_pool(path: KeyPath, pool: Pool, model: Model | None) -> Iterator[Findin
 
 def _remote_pool(path: KeyPath, pool: Pool) -> Iterator[Finding]:
     yield from _without_effect(path, pool, OWN_ONLY, "the engines of this pool run elsewhere")
+    if pool.options.telemetry.kv_events and pool.engine in WITHOUT_KV_EVENTS:
+        yield warning(
+            (*path, "telemetry", "kv_events"),
+            f"has no effect: {pool.engine.value} does not tell of its KV cache",
+            "Take it out.",
+        )
     repeated = {url for url, count in Counter(url.rstrip("/") for url in pool.endpoints).items() if count > 1}
     is_any_https = False
     for number, url in enumerate(pool.endpoints):

@@ -218,3 +218,12 @@ def test_declared_ports_do_not_meet(problems) -> None:
         ("error", "pools.b.port", "needs port 8002, which pools.a.port has"),
         ("error", "pools.c.port", "needs port 7070, which gateway.listen has"),
     ]
+
+
+def test_events_that_an_engine_elsewhere_does_not_tell(problems) -> None:
+    """Asking llama.cpp for events of its KV cache does nothing; vLLM has them."""
+    events = ", telemetry: {kv_events: true}"
+    assert problems(REMOTE % ("'https://a'", events)) == ()
+    found = problems((REMOTE % ("'https://a'", events)).replace("engine: vllm", "engine: llamacpp"))
+    said = "has no effect: llamacpp does not tell of its KV cache"
+    assert summary(found) == [("warning", "pools.p.telemetry.kv_events", said)]

@@ -1,17 +1,7 @@
 """The llama.cpp driver: what it says and understands; how it is started is in `launch.py`."""
 
-from collections.abc import Iterator
-
 from headrace.domain.endpoint import EngineKind
-from headrace.engines.contract import (
-    EmittedFlag,
-    EngineError,
-    Launch,
-    OptionProblem,
-    ProbeReply,
-    ProbeVerdict,
-    ReplicaSpec,
-)
+from headrace.engines.contract import ProbeReply, ProbeVerdict
 from headrace.engines.llamacpp.dialect import DIALECT
 from headrace.engines.llamacpp.errors import translate_error
 from headrace.engines.llamacpp.launch import EMITTED, OPTIONS, check, launch
@@ -28,23 +18,11 @@ class LlamacppDriver:
     ready_path = "/health"
     """503 `Loading model` until the model is loaded; takes no slot."""
 
+    emitted_flags = EMITTED
+    options = OPTIONS
+    translate_error = staticmethod(translate_error)
+    check_options = staticmethod(check)
+    launch = staticmethod(launch)
+
     def read_probe(self, reply: ProbeReply) -> ProbeVerdict:
         return judge(reply)
-
-    def translate_error(self, status: int, body: bytes) -> EngineError:
-        return translate_error(status, body)
-
-    @property
-    def emitted_flags(self) -> tuple[EmittedFlag, ...]:
-        return EMITTED
-
-    @property
-    def options(self) -> frozenset[str]:
-        return OPTIONS
-
-    def check_options(self, spec: ReplicaSpec) -> Iterator[OptionProblem]:
-        return check(spec)
-
-    def launch(self, spec: ReplicaSpec) -> Launch:
-        """See `contract.Driver` and `launch.py`."""
-        return launch(spec)

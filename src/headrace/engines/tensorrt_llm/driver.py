@@ -1,17 +1,7 @@
 """The TensorRT-LLM driver: what it says and understands; `launch.py` starts it. Read from its sources, never run."""
 
-from collections.abc import Iterator
-
 from headrace.domain.endpoint import EngineKind
-from headrace.engines.contract import (
-    EmittedFlag,
-    EngineError,
-    Launch,
-    OptionProblem,
-    ProbeReply,
-    ProbeVerdict,
-    ReplicaSpec,
-)
+from headrace.engines.contract import ProbeReply, ProbeVerdict
 from headrace.engines.probes import judge
 from headrace.engines.tensorrt_llm.dialect import DIALECT
 from headrace.engines.tensorrt_llm.errors import translate_error
@@ -31,26 +21,14 @@ class TensorrtLlmDriver:
     ready_path = "/health"
     """200 or 503 without generating; newer versions answer every path with 503 `starting` while they load."""
 
+    emitted_flags = EMITTED
+    options = OPTIONS
+    translate_error = staticmethod(translate_error)
+    check_options = staticmethod(check)
+    launch = staticmethod(launch)
+
     def read_probe(self, reply: ProbeReply) -> ProbeVerdict:
         """See `contract.Driver`. 503 while it starts has `starting`; with these words its executor is gone for good."""
         if reply.status == 503 and _GONE in reply.body:
             return ProbeVerdict.DEAD
         return judge(reply)
-
-    def translate_error(self, status: int, body: bytes) -> EngineError:
-        return translate_error(status, body)
-
-    @property
-    def emitted_flags(self) -> tuple[EmittedFlag, ...]:
-        return EMITTED
-
-    @property
-    def options(self) -> frozenset[str]:
-        return OPTIONS
-
-    def check_options(self, spec: ReplicaSpec) -> Iterator[OptionProblem]:
-        return check(spec)
-
-    def launch(self, spec: ReplicaSpec) -> Launch:
-        """See `contract.Driver` and `launch.py`."""
-        return launch(spec)

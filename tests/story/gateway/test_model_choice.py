@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ from tests.harness.journal_records import records_of
 from tests.harness.raw_client import RawAnswer, ask, get, post
 from tests.harness.running_gateway import RunningGateway, declare, new_key, remote_pool
 from tests.harness.scripted_engine import ScriptedEngine, Seen, answer_normally, whole
+from tests.harness.simulated_engine import MODEL, serving, simulated
 
+from headrace.declaration.model import Declaration
 from headrace.domain.routing_status import RouteExplanation
 from headrace.domain.tenant import KeyRecord, Scope
 from headrace.domain.worker import ExplainRoute
@@ -251,3 +254,47 @@ async def test_a_full_model_is_left_for_one_with_room(tmp_path: Path):
         second = await pair.ask()
         assert (second.status, second.headers["x-headrace-model"]) == (200, "large")
         assert (await first).headers["x-headrace-model"] == "small"
+
+
+async def test_a_changed_preference_holds_for_the_next_request(tmp_path: Path):
+    """A reload that prefers the best instead of the cheapest is in force at once; what was learned stays."""
+    async with Pair(tmp_path, {"prefer": "cheapest"}) as pair:
+        assert (await pair.ask()).headers["x-headrace-model"] == "small"
+        given = pair.gateway.declaration.model_dump(mode="json", exclude_unset=True)
+        given["auto_models"]["auto-chat"]["prefer"] = "best"
+        reply = await pair.gateway.configure(Declaration.model_validate(given))
+        assert reply.ok, reply.message
+        assert (await pair.ask()).headers["x-headrace-model"] == "large"
+        del given["auto_models"]
+        assert (await pair.gateway.configure(Declaration.model_validate(given))).ok
+        gone = await pair.ask()
+        assert (gone.status, gone.code) == (404, "model_not_found")
+
+
+async def test_a_conversation_stays_with_the_model_that_has_its_prompt(tmp_path: Path):
+    """Of two alike models, the one that has computed a long prompt is chosen for what follows it."""
+    async with AsyncExitStack() as stack:
+        services = [(await stack.enter_async_context(serving(simulated(context_tokens=8192))))[0] for _ in range(2)]
+        urls = [f"http://127.0.0.1:{service.port}" for service in services]
+        pools = {
+            name: remote_pool(url, model=name, engine="vllm", served_model=MODEL)
+            for name, url in zip(("one", "other"), urls, strict=True)
+        }
+        alike = {"models": {"one": {}, "other": {}}}
+        tenants = {"default": {}, "bound": {"models": ["other"]}}
+        declaration = declare(pools, models={"one": {}, "other": {}}, auto_models={"auto-chat": alike}, tenants=tenants)
+        bound, record = new_key("bound")
+        async with RunningGateway(tmp_path, declaration, (record,)) as gateway:
+            await gateway.wait_ready(endpoints=2)
+            for model, key in (("one", gateway.key), ("other", bound)):
+                messages = [{"role": "system", "content": f"You are the {model} of the mill by the river. " * 60}]
+                body = {"model": "auto-chat", "messages": messages, "max_tokens": 4, "stream": True}
+                assert (await ask(gateway.port, post(body, key))).headers["x-headrace-model"] == model
+                await gateway.wait_idle()
+                messages.append({"role": "user", "content": "Go on."})
+                wish = ExplainRoute(body=json.dumps(body), path="/v1/chat/completions", tenant="default")
+                found = msgspec.json.decode((await gateway.command(wish)).text, type=RouteExplanation)
+                cached = {row.model: row.cached_tokens or 0 for row in found.models}
+                assert found.model == model, found.models
+                assert cached.pop(model) > 100
+                assert set(cached.values()) == {0}

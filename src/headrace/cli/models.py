@@ -54,7 +54,7 @@ def models(config: ConfigOption = None, is_fetching: FetchOption = False, as_jso
     for name, form, pools in forms_of(declaration):
         fetched = _fetch(store, name, form, is_silent=as_json) if is_fetching and form.source else None
         rows.append(_row(settings, name, form, pools, states.get(name), fetched))
-    emit("models", rows, as_json=as_json, human=lambda: models_table(rows))
+    emit("models", rows, as_json=as_json, human=lambda: models_view(rows, declaration))
 
 
 def forms_of(declaration: Declaration) -> Iterator[tuple[str, Model, tuple[str, ...]]]:
@@ -68,6 +68,17 @@ def forms_of(declaration: Declaration) -> Iterator[tuple[str, Model, tuple[str, 
                 forms.setdefault(form.source, (form, []))[1].append(pool)
         for form, pools in forms.values() or [(model, [])]:
             yield name, form, tuple(pools)
+
+
+def models_view(rows: Sequence[ModelRow], declaration: Declaration) -> "RenderableType":
+    """The models and, where there are any, the names that stand for several of them."""
+    from rich.console import Group
+
+    autos = [(name, ", ".join(auto.models), auto.prefer) for name, auto in declaration.auto_models.items()]
+    shown: list[RenderableType] = [models_table(rows)]
+    if autos:
+        shown.append(table(("auto model", "stands for", "prefers"), autos))
+    return Group(*shown)
 
 
 def models_table(rows: Sequence[ModelRow]) -> "RenderableType":

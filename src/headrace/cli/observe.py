@@ -23,7 +23,7 @@ def rules(
         bool, typer.Option("--kubernetes", help="As a PrometheusRule of the Prometheus operator.")
     ] = False,
     name: Annotated[str, typer.Option(help="Name of the PrometheusRule.")] = "headrace",
-    namespace: Annotated[str | None, typer.Option(help="Its namespace.")] = None,
+    namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="Its namespace.")] = None,
 ) -> None:
     """Print alert rules for Prometheus: budgets, quotas, queues, ledger, shared limits, engines, gateway, routing.
 

@@ -449,7 +449,10 @@ class Progress:
         account, rules = self.account, self.pipeline.rules
         if account.dispatched_mono_s is None:
             return
-        account.chosen_model = request.requested_model
+        model = request.requested_model
+        if code is not None and rules is not None and account.pool is not None:
+            model = rules.router.model_of(account.pool) or model  # it may have been for another next, and never sent
+        account.chosen_model = model
         output_tokens = account.usage.output_tokens
         is_plain = code is None and account.attempts == 1
         if (

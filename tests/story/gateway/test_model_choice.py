@@ -298,3 +298,18 @@ async def test_a_conversation_stays_with_the_model_that_has_its_prompt(tmp_path:
                 assert found.model == model, found.models
                 assert cached.pop(model) > 100
                 assert set(cached.values()) == {0}
+
+
+async def test_a_request_that_no_model_answers_is_accounted_to_the_last_that_was_asked(tmp_path: Path):
+    """Both engines refuse: one error, and the ledger names the model of the last attempt."""
+    async with Pair(tmp_path, {"prefer": "cheapest"}) as pair:
+        pair.small.scripts["broken"] = pair.large.scripts["broken"] = refuse
+        answer = await pair.ask("script:broken")
+        assert (answer.status, answer.code) == (502, "engine_refused")
+        assert pair.asked[0] >= 1
+        assert pair.asked[1] == 1
+        await pair.gateway.wait_idle()
+        await pair.gateway.stop()
+    (record,) = records_of(pair.gateway.settings.journal_dir)
+    assert (record["requested_model"], record["chosen_model"], record["pool"]) == ("auto-chat", "large", "big")
+    assert record["cost_nanos"] is None

@@ -99,7 +99,7 @@ class ModelChooser:
             self._paces[best.model].tried_mono_s = now
         request.choice = ModelChoice(plan=plan, offers=ranked, left_out=reasons)
         request.become(best.model, best.input_tokens)
-        request.placing = best.placing
+        request.placing, request.split_pool = best.placing, best.split_pool
 
     def explain(self, request: InferenceRequest, caller: Caller | None) -> RouteExplanation:
         """Say what `choose` and the router would do with the request now, and why; nothing is held.
@@ -165,6 +165,7 @@ class ModelChooser:
             cached_tokens=cached_tokens,
             is_last_resort=not self._router.offered(asked)[0].is_usable,
             placing=placing,
+            split_pool=asked.split_pool,
         )
 
     @staticmethod

@@ -290,6 +290,12 @@ class Router:
             one for one in found if one.is_usable and one not in tried and (words is None or one.plan.name in words)
         )
 
+    def model_of(self, pool: str) -> str | None:
+        """The model that a pool serves."""
+        return next(
+            (name for name, model in self._models.items() if any(one.name == pool for one in model.pools)), None
+        )
+
     def is_ready(self) -> bool:
         """Whether any pool can answer."""
         return any(endpoint.is_usable for endpoint in self._directory)

@@ -50,6 +50,8 @@ class Offer(msgspec.Struct, kw_only=True, eq=False):
     """Weighted seconds by reason."""
     placing: object | None = None
     """What routing has found out for it already, prompt and all."""
+    split_pool: str | None = None
+    """Where that was for one pool of a split."""
 
     @property
     def latency_s(self) -> float:

@@ -22,6 +22,9 @@ class ChosenPair:
     transfer_s: float
     decode_s: float
     """Decode's queue and first step."""
+    answer_s: float | None
+    """The longest answer that the request may have, three times over: of one that is not streamed nothing shows before
+    it is whole. None: it has no limit."""
     bound_s: float
     """What a step may be late."""
     spent: SpentTickets

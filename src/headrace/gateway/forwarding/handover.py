@@ -76,7 +76,11 @@ def hand_over(delivery: HandedOver, endpoint: Endpoint, seat: Seat) -> bool:
         claim, delivery.first_claim = delivery.first_claim, None
         if claim is not None:
             claim.free()
-        delivery.fail(error)
+        other = candidates.choose_whole(request, (*delivery.tried, endpoint))
+        if other is None:
+            delivery.fail(error)
+        else:
+            delivery.attempt_at(other)
         return True
     if handover is None:
         return False
@@ -90,14 +94,16 @@ def make_handover(delivery: HandedOver, pair: ChosenPair) -> "Handover | None":
     seat = pair.prefill.seat
     assert seat is not None
     assert seat.words is not None
-    is_unseen = not delivery.request.is_stream
+    is_unseen, unseen_s = not delivery.request.is_stream, pair.decode.plan.answer_timeout_s
+    if pair.answer_s is not None:
+        unseen_s = min(unseen_s, pair.answer_s)
     playbook = make_playbook(
         seat.words,
         Expected(
             prefill_s=pair.prefill_s,
             transfer_s=pair.transfer_s,
-            # A whole answer shows no first token: its end has the bound of any whole answer, and `LOOK_S` beside it.
-            first_token_s=pair.decode_s + (pair.decode.plan.answer_timeout_s if is_unseen else 0.0),
+            # A whole answer shows no first token: its end is what has a bound, and `LOOK_S` beside it.
+            first_token_s=pair.decode_s + (unseen_s if is_unseen else 0.0),
             bound_s=pair.bound_s,
         ),
         api=delivery.request.dialect,

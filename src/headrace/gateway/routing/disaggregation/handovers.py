@@ -38,6 +38,8 @@ LEARNED_POINTS = 3
 """First tokens from which on a pool's speed is known well enough to say that one is late."""
 UNKNOWN_SPEED_S = 30.0
 """What the first prompts of a pool may take beyond what is guessed. Chosen."""
+LEAST_ANSWER_S = 2.0
+"""Whole answers are given so long at least: chosen, as the speed of a pool that streams to nobody is a guess."""
 FIRST_REST_S, LONGEST_REST_S = 1.0, 60.0
 """A pair whose hand-over failed is left alone for so long, doubling each time. Chosen."""
 
@@ -254,7 +256,8 @@ class Handovers:
             return None, None
         prefill_s, queue_ratio = costs[pair.prefill]
         giver = givers[pair.prefill]
-        return pair, self._chosen(tokens, giver, takers[pair.decode], prefill_s + self._margin_of(giver), queue_ratio)
+        chosen = self._chosen(tokens, giver, takers[pair.decode], prefill_s + self._margin_of(giver), queue_ratio)
+        return pair, replace(chosen, answer_s=self._answer_s(request, chosen.decode))
 
     def _chosen(
         self, tokens: float, giver: Endpoint, taker: Endpoint, prefill_s: float, queue_ratio: float
@@ -270,6 +273,7 @@ class Handovers:
             queue_ratio=queue_ratio,
             transfer_s=self.link(giver.plan.model).predict(giver.endpoint_id, taker.endpoint_id, size),
             decode_s=self._step_s(taker),
+            answer_s=None,
             bound_s=plan.timeout_s,
             spent=self.spent,
             report=self._report,
@@ -289,6 +293,13 @@ class Handovers:
         line, running = candidate.pool.tpot, candidate.running + candidate.foreign
         ahead_s = candidate.ahead_tokens(monotonic()) * candidate.pool.ttft.slope * candidate.factor
         return line.predict(running + 1) + line.slope * running + ahead_s
+
+    def _answer_s(self, request: InferenceRequest, taker: Endpoint) -> float | None:
+        limit_tokens = request.output_limit_tokens
+        candidate = self._placer.candidate_of(taker)
+        if limit_tokens is None or candidate is None:
+            return None
+        return LEAST_ANSWER_S + 3.0 * limit_tokens * candidate.pool.tpot.predict(candidate.running + 1)
 
     def _rests_now(self, giver: Endpoint, taker: Endpoint) -> bool:
         rest = self._rests.get((giver, taker))

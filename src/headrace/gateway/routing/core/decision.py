@@ -166,7 +166,7 @@ def pick(
             ask.is_braked = True
             places = [place for place, each in enumerate(looked_at) if each.in_flight + each.foreign <= most]
             looked_at, totals = [looked_at[place] for place in places], [totals[place] for place in places]
-    picked = looked_at[_lowest(looked_at, totals, matches.fresh_name)]
+    picked = _lowest(looked_at, totals, matches.fresh_name)
     picked.last_turn = ask.turn
     ask.held_tokens = held[picked.bit] * tokens_per_unit if held and picked.bit in held else 0.0
     return picked
@@ -184,7 +184,7 @@ def explain(
     kept = looked_at if policy.brake_factor is None else _below_brake(looked_at, candidates, policy.brake_factor)
     view = _view(ask, kept, matches.held_of([candidate.bit for candidate in kept]))
     totals, parts = _cost(view, policy)
-    picked = kept[_lowest(kept, totals, matches.fresh_name)]
+    picked = _lowest(kept, totals, matches.fresh_name)
     return Decision(
         picked=picked,
         view=view,
@@ -249,20 +249,21 @@ def _cost(view: View, policy: Policy) -> tuple[list[float], dict[str, list[float
     return totals or [0.0] * len(view.candidates), parts
 
 
-def _lowest(candidates: Sequence[Candidate], totals: list[float], fresh_name: int) -> int:
-    """Return the place of the lowest cost. Among nearly equal ones workers that have learned nothing yet agree by the
+def _lowest(candidates: Sequence[Candidate], totals: Sequence[float], fresh_name: int) -> Candidate:
+    """Return the one of the lowest cost. Among nearly equal ones workers that have learned nothing yet agree by the
     first block that nobody holds; what is held by all, or too short to have blocks, goes to whoever waited longest:
     regular arrivals keep prompts from meeting in one engine."""
     lowest = min(totals)
-    near_s = abs(lowest) * NEAR_RATIO
+    near_s = lowest * NEAR_RATIO
     bound = lowest + (near_s if near_s > NEAR_S else NEAR_S)
-    best, best_rank = -1, 0
+    best, best_rank = None, 0
     for place, total in enumerate(totals):  # a plain loop, as everywhere on this path: a call costs more than a turn
         if total <= bound:
             candidate = candidates[place]
             rank = (candidate.seed ^ fresh_name) * MIX & MASK if fresh_name else -candidate.last_turn
-            if best < 0 or rank > best_rank:
-                best, best_rank = place, rank
+            if best is None or rank > best_rank:
+                best, best_rank = candidate, rank
+    assert best is not None
     return best
 
 

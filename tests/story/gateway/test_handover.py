@@ -240,6 +240,21 @@ async def test_where_no_engine_answers_alone_each_failure_has_its_own_code(tmp_p
         assert await code_of(scene) == (502, "decode_unavailable")
 
 
+async def test_an_engine_that_answers_alone_helps_out_where_prefill_is_gone(tmp_path: Path):
+    """SGLang's decode engine cannot answer alone, also not what it has cached: what came to it goes to one that can."""
+    async with scene_of(DialectKind.SGLANG, tmp_path, has_whole=True) as scene:
+        prompt = scene.prompt()
+        texts = {text_of(await scene.ask(prompt)) for _ in range(2)}
+        assert await scene.counted('s_total{end="completed"') == 2
+        await scene.prefill.kill()
+        await wait_away(scene.gateway, "prefill")
+        texts |= {text_of(await scene.ask(prompt)) for _ in range(4)}
+        assert len(texts) == 1
+        assert (await scene.ask(n=2, stream=False)).status_code == 200
+        for _ in range(4):
+            await scene.check_right()
+
+
 async def wait_away(gateway: RunningGateway, pool: str) -> None:
     async with asyncio.timeout(30):
         while next(one.state for one in (await gateway.status()).endpoints if one.pool == pool) in ("ready", "busy"):

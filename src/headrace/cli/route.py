@@ -11,7 +11,7 @@ from headrace.cli.options import JsonOption, verb_app
 from headrace.cli.output import EXIT_PROBLEMS, emit, fail, table
 from headrace.domain.quota import NANOS
 from headrace.domain.request import RequestClass
-from headrace.domain.routing_status import CandidateView, RouteExplanation
+from headrace.domain.routing_status import CandidateView, RouteExplanation, SplitView
 from headrace.settings import load_settings
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ def explanation_view(found: RouteExplanation) -> "RenderableType":
         f"about {found.input_tokens} input tokens in {found.blocks} blocks{output}",
         f"picked {found.picked} ({found.reason})" if found.picked else f"nothing can answer: {found.reason}",
     ]
+    if found.split is not None:
+        lines.append(split_line(found.split))
     scored = [each for each in found.candidates if each.cost_s is not None]
     left_out = [each for each in found.candidates if each.cost_s is None]
     shown: list[RenderableType] = ["\n".join(lines)]
@@ -78,6 +80,26 @@ def explanation_view(found: RouteExplanation) -> "RenderableType":
         rows = [(each.endpoint, each.outcome, each.reason) for each in left_out]
         shown.append(table(("endpoint", "left out", "why"), rows))
     return Group(*shown)
+
+
+def split_line(split: SplitView) -> str:
+    """Whether another engine would compute the prompt, and why not."""
+    ways = {
+        "no_gain": "handing it over is predicted to save nothing",
+        "short": "little of its prompt is to be computed",
+        "mostly_cached": "most of its prompt is cached where it goes",
+        "no_pair": "no prefill and decode engine that fit have room",
+        "cannot": "a field of it, or its API, keeps it whole",
+        "gain": f"{split.prefill} computes the prompt, {split.decode} answers",
+    }
+    gain = "" if split.gain_s is None else f"; predicted gain {split.gain_s:.3f} s"
+    parts = ""
+    if split.prefill_s is not None and split.transfer_s is not None and split.decode_s is not None:
+        parts = (
+            f" ({split.prefill} to {split.decode}: prefill {split.prefill_s:.3f} s, transfer {split.transfer_s:.3f} s, "
+            f"decode {split.decode_s:.3f} s)"
+        )
+    return f"{'split' if split.is_split else 'not split'}: {ways.get(split.reason, split.reason)}{gain}{parts}"
 
 
 def _choice_lines(found: RouteExplanation) -> list[str]:

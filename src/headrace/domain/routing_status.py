@@ -52,6 +52,22 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
     """Weighted seconds of latency, price and quality; they add up to `cost_s`."""
 
 
+class SplitView(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a request would be handed from a prefill to a decode engine."""
+
+    is_split: bool
+    reason: str
+    """gain; or why it stays whole: no_gain, short, mostly_cached, no_pair, cannot."""
+    gain_s: float | None = None
+    """Predicted; None: not looked at."""
+    prefill: str | None = None
+    decode: str | None = None
+    """The best pair, taken or not."""
+    prefill_s: float | None = None
+    transfer_s: float | None = None
+    decode_s: float | None = None
+
+
 class RouteExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """What one gateway worker would do with a request now. Nothing is sent."""
 
@@ -75,6 +91,8 @@ class RouteExplanation(msgspec.Struct, frozen=True, kw_only=True):
     prefer: str | None = None
     models: tuple[ModelView, ...] = ()
     """Of those, in the order in which they would be tried, and then who was left out."""
+    split: SplitView | None = None
+    """None: the model has no prefill engines."""
 
 
 class HitCounts(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,11 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from tests.harness.journal_records import records_of
 from tests.harness.running_gateway import RunningGateway, declare, remote_pool
 from tests.harness.simulated_engine import DRIVERS, MODEL, SimulatedProcess, serving, simulated
 
+from headrace.cli.route import split_line
+from headrace.domain.routing_status import RouteExplanation
+from headrace.domain.worker import ExplainRoute
 from headrace.engines.simulated.config import DialectKind
 
 TIMEOUT_S = 0.5
@@ -163,6 +167,7 @@ async def check_hands_over(scene: Scene) -> None:
     await scene.check_right()
     await scene.check_right(stream=False)
     assert await scene.counted('s_total{end="completed"') == 2
+    await check_explained(scene)
     if scene.dialect is DialectKind.SGLANG:
         return
     assert (await scene.ask("hi")).status_code == 200
@@ -170,6 +175,24 @@ async def check_hands_over(scene: Scene) -> None:
     assert await scene.counted("s_total{") == 2
     assert await scene.counted('_decisions_total{model="sim-model",reason="short"') == 1
     assert await scene.counted('_decisions_total{model="sim-model",reason="cannot"') == 1
+
+
+async def check_explained(scene: Scene) -> None:
+    """`headrace route explain` says that it would be split, between whom, or why not."""
+
+    async def explain(text: str) -> RouteExplanation:
+        wish = ExplainRoute(body=msgspec.json.encode(body_of(text)).decode(), path=CHAT)
+        return msgspec.json.decode((await scene.gateway.command(wish)).text, type=RouteExplanation)
+
+    long, short = await explain(scene.prompt()), await explain("hi")
+    assert long.split is not None
+    assert (long.split.is_split, long.split.prefill) == (True, f"prefill/127.0.0.1:{scene.prefill.port}")
+    assert split_line(long.split).startswith("split: prefill/")
+    reserve = [one.reason for one in long.candidates if one.pool == "prefill"]
+    assert reserve == ["role: it computes prompts for others, and answers alone only where nobody else can"]
+    if scene.dialect is not DialectKind.SGLANG:
+        assert short.split is not None
+        assert (short.split.is_split, short.split.reason) == (False, "short")
 
 
 async def check_refusals(scene: Scene) -> None:

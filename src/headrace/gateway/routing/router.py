@@ -110,6 +110,9 @@ class Router:
                 state = EndpointState.DRAINING if endpoint.is_draining else endpoint.state
                 filtered.append(_left_out(endpoint, f"{state.value}: {endpoint.reason}"))
         found = explain_choice(self._placer, request, usable, filtered, reason)
+        if (halves := self._halves(request)) is not None and self._handovers is not None:
+            whole = next((one for one in usable if one.endpoint_id == found.picked), None)
+            found = self._handovers.explained(found, request, whole, halves)
         if request.split_pool and self._sticky(request) is None:
             self._rules[request.requested_model].give_back(request.split_pool)
             request.split_pool = None
@@ -136,6 +139,8 @@ class Router:
                 return f"accepts: its pool {refusal}"
             if rules.split:
                 return "split: the request goes to another pool by weight"
+        if endpoint.seat is not None and endpoint.seat.is_reserve:
+            return "role: it computes prompts for others, and answers alone only where nobody else can"
         if request.rewrites is not None and pool.name not in request.rewrites:
             return "compatibility: its engine has no words for what is asked"
         return f"pinned: only {request.pinned_endpoint} holds the earlier answer"

@@ -9,8 +9,11 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Protocol
 
+import msgspec
+
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import InferenceRequest
+from headrace.domain.routing_status import RouteExplanation, SplitView
 from headrace.domain.usage import TokenUsage
 from headrace.engines.kv_shape import find_mismatch
 from headrace.gateway.endpoints.endpoint import Endpoint
@@ -166,6 +169,26 @@ class Handovers:
         if is_forced:
             verdict = SplitVerdict(is_split=chosen is not None, reason=_forced(chosen), gain_s=None)
         return Looked(verdict=verdict, pair=pair, chosen=chosen)
+
+    def explained(
+        self, found: RouteExplanation, request: InferenceRequest, whole: Endpoint | None, halves: Halves
+    ) -> RouteExplanation:
+        """Say beside a choice whether the request would be split, and why not."""
+        if whole is None:
+            return found
+        looked = self.look(request, whole, halves)
+        chosen, gain_s = looked.chosen, looked.verdict.gain_s
+        view = SplitView(is_split=looked.verdict.is_split, reason=looked.verdict.reason.value, gain_s=gain_s)
+        if chosen is not None:
+            view = msgspec.structs.replace(
+                view,
+                prefill=chosen.prefill.endpoint_id,
+                decode=chosen.decode.endpoint_id,
+                prefill_s=chosen.prefill_s - self._margin_of(chosen.prefill),
+                transfer_s=chosen.transfer_s,
+                decode_s=chosen.decode_s,
+            )
+        return msgspec.structs.replace(found, split=view)
 
     def arriving(self, request: InferenceRequest, endpoint: Endpoint) -> "ArrivingPlacement | None":
         """A prompt that is computed elsewhere comes to `endpoint`."""

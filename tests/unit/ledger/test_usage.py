@@ -5,7 +5,7 @@ import pytest
 from headrace.database.connect import open_database
 from headrace.database.migrate import migrate
 from headrace.database.tables import REQUESTS
-from headrace.ledger.usage import Percentiles, UsageGroup, percentiles, read_usage
+from headrace.ledger.usage import Percentiles, UsageFilter, UsageGroup, percentiles, read_usage
 
 DAY_S = 86400.0
 
@@ -114,3 +114,22 @@ def test_percentiles_are_values_that_were_measured(count, p50_s, p99_s):
     """Nearest rank, not interpolation."""
     measured = percentiles([float(number) for number in range(count, 0, -1)])
     assert measured == Percentiles(p50_s=p50_s, p99_s=p99_s, measured=count)
+
+
+def test_usage_is_of_the_model_that_answered(database):
+    """A name that stands for several models is found by its own name, and summed under the model it went to."""
+    _insert(
+        database,
+        {"requested_model": "auto-chat", "chosen_model": "small", "output_tokens": 5},
+        {"requested_model": "small", "output_tokens": 2},
+        {"requested_model": "auto-chat", "outcome": "rejected"},
+    )
+    report = read_usage(database, since_at=0, until_at=1000, by=(UsageGroup.MODEL,))
+    assert {row.groups[0]: (row.requests, row.output_tokens) for row in report.rows} == {
+        "small": (2, 7),
+        "auto-chat": (1, None),
+    }
+    for model, requests in (("auto-chat", 2), ("small", 2), ("large", 0)):
+        only = UsageFilter(model=model)
+        found = read_usage(database, since_at=0, until_at=1000, by=(UsageGroup.TENANT,), only=only)
+        assert found.total.requests == requests

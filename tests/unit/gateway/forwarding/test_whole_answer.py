@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.domain.usage import UNKNOWN_USAGE, TokenUsage
-from headrace.gateway.forwarding.whole_answer import read_envelope
+from headrace.gateway.forwarding.whole_answer import as_stream, read_envelope
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,18 @@ def test_an_answer_without_usage_or_id_is_still_an_answer() -> None:
 def test_what_is_no_json_object_is_a_broken_answer(body: bytes) -> None:
     """Half an answer, or a proxy's page, is never passed on as success."""
     assert read_envelope(body) is None
+
+
+def test_a_whole_answer_is_told_as_a_stream() -> None:
+    """Whoever asked for a stream gets chunks, though the engine had it all at once; usage comes last."""
+    body = (
+        b'{"id":"a","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"Hi",'
+        b'"tool_calls":null},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1}}'
+    )
+    events = as_stream(body).split(b"\n\n")
+    assert events[0] == (
+        b'data: {"id":"a","object":"chat.completion.chunk","choices":[{"index":0,"finish_reason":"stop",'
+        b'"delta":{"role":"assistant","content":"Hi"}}]}'
+    )
+    assert b'"choices":[],"usage":{"prompt_tokens":1' in events[1]
+    assert events[2:] == [b"data: [DONE]", b""]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from headrace.domain.endpoint import EngineKind
 from headrace.fleet.deploy.preflight.core.finding import Finding, fail, ok, warn
 from headrace.fleet.deploy.preflight.core.machine import Machine, PoolPlan
 from headrace.sizing.memory_plan import GIB
@@ -58,7 +59,7 @@ def _limits(plan: PoolPlan, machine: Machine) -> Iterator[Finding]:
             yield warn("ulimits", seen, needed=f"{OPEN_FILES} for many streams", remedy=remedy)
         else:
             yield ok("ulimits", seen)
-    if plan.pool.options.disaggregation is not None and machine.locked_bytes not in (None, -1):
+    if _uses_network(plan) and machine.locked_bytes not in (None, -1):
         yield warn(
             "memlock",
             f"{machine.locked_bytes} bytes of locked memory allowed",
@@ -146,8 +147,13 @@ def _is_chosen(interface: str, named: str) -> bool:
     return is_listed is not is_exclusion
 
 
+def _uses_network(plan: PoolPlan) -> bool:
+    """Whether KV goes from engine to engine; llama.cpp's goes through a folder."""
+    return plan.pool.options.disaggregation is not None and plan.pool.engine is not EngineKind.LLAMACPP
+
+
 def _rdma(plan: PoolPlan, machine: Machine) -> Iterator[Finding]:
-    if plan.pool.options.disaggregation is None or machine.rdma is None:
+    if not _uses_network(plan) or machine.rdma is None:
         return
     if machine.rdma:
         yield ok("rdma", ", ".join(machine.rdma))

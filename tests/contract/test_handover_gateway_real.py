@@ -27,6 +27,8 @@ PHASES = ("prefill", "save", "restore", "decode")
 KINDS = ("refuse", "cut", "hang")
 ROUNDS = int(os.environ.get("HEADRACE_HANDOVER_ROUNDS", "2"))
 """How often each failure is made."""
+ALONE = {"connection": "close"}
+"""No connection of ours that an engine may close just now."""
 PLACES = ("rivers", "mountains", "bridges", "ships", "gardens", "windmills", "harbours", "forests", "castles", "roads")
 TIMES = ("old", "new", "small", "large", "quiet", "famous", "distant", "northern", "broken", "hidden")
 SUBJECTS = tuple(f"{time} {place}" for time in TIMES for place in PLACES)
@@ -64,8 +66,12 @@ class RealScene:
 
     async def whole(self, body: dict[str, Any], *, side: str = "decode", caches: bool = False) -> str:
         """What one engine answers, asked without a gateway."""
-        url = self.engines[side].url + CHAT
-        answer = await self.client.post(url, json=body | {"cache_prompt": caches, "id_slot": SLOTS - 1})
+        engine = self.engines[side]
+        pinned = body | {"cache_prompt": caches, "id_slot": SLOTS - 1}
+        try:
+            answer = await self.client.post(engine.url + CHAT, json=pinned, headers=ALONE)
+        except httpx.TransportError as error:
+            raise AssertionError(f"{side} ended with {engine.process.poll()}: {engine.log()[-3000:]}") from error
         return answer.raise_for_status().json()["choices"][0]["message"]["content"]
 
     async def check_text(self, body: dict[str, Any], expected: str, text: str) -> None:
@@ -82,9 +88,14 @@ class RealScene:
     async def check_nothing_is_left(self) -> None:
         """No request is in flight, no slot works, no file is in the folder."""
         await self.gateway.wait_idle()
-        async with asyncio.timeout(60):
-            while list(self.folder.iterdir()) or any(engine.busy_slots() for engine in self.engines.values()):
-                await asyncio.sleep(0.05)
+        ends_mono_s = monotonic() + 60
+        while left := self.left():
+            assert monotonic() < ends_mono_s, left
+            await asyncio.sleep(0.2)
+
+    def left(self) -> list[str]:
+        busy = [f"{side}: {engine.busy_slots()} slots" for side, engine in self.engines.items() if engine.busy_slots()]
+        return busy + [file.name for file in self.folder.iterdir()]
 
     async def check_fails(self, phase: str, kind: str, number: int) -> None:
         """One failure: it is noticed, and the caller has the right text all the same."""

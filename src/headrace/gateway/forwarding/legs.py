@@ -23,8 +23,8 @@ from headrace.gateway.http.connection_pool import Sending
 from headrace.gateway.http.engine_connection import AnswerReader, LossReason
 from headrace.gateway.http.sse import EventCutter, EventTooLargeError
 
-FAREWELL_S = 5.0
-"""A call that frees what an engine holds is given up after so long. Chosen: as long as a step may be late."""
+FAREWELL_S = 30.0
+"""A call that frees what an engine holds is given up after so long: a busy one comes to it late, and nobody waits."""
 
 
 class LegOwner(Protocol):
@@ -199,6 +199,12 @@ class Farewell:
 
     def _give_up(self) -> None:
         self._sending.cancel()
+        self._over()
+
+    def _over(self) -> None:
+        self._timer.cancel()
+        if self._then is not None:
+            self._then()
 
     def answer_begun(self, status: int, headers: dict[bytes, bytes]) -> None:
         pass
@@ -207,12 +213,10 @@ class Farewell:
         pass
 
     def answer_complete(self) -> None:
-        self._timer.cancel()
-        if self._then is not None:
-            self._then()
+        self._over()
 
     def answer_lost(self, reason: LossReason, detail: str) -> None:
-        self._timer.cancel()
+        self._over()
 
     def crashed(self, bug: Exception) -> None:
         self._timer.cancel()

@@ -19,7 +19,7 @@ def has_duplicate_keys(body: bytes, fields: Mapping[str, msgspec.Raw]) -> bool:
     if len(body) < SHORT_BODY_BYTES:
         is_compact = len(body) == len(_encode(fields))
     else:  # a long body is not copied: each field takes quotes, colon and comma; the opening brace is one byte more
-        sizes = sum(map(len, fields)) + sum(map(len, map(memoryview, fields.values())))
+        sizes = sum([len(name) + len(memoryview(value)) for name, value in fields.items()])
         is_compact = len(body) == 1 + 4 * len(fields) + sizes
     return not is_compact and body != _spaced(fields) and _has_duplicate_by_scan(body)
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from headrace.domain.errors import ErrorCode, RequestError
+from headrace.gateway.entry.plain_message import PlainMessage
 
 MEDIA_KEYS = frozenset({"image_url", "video_url", "audio_url", "input_audio", "file_url", "url"})
 """Keys whose value, or whose value's `url`, an engine would fetch. Source: OpenAI and Anthropic API references, vLLM's
@@ -35,14 +36,6 @@ class Content(msgspec.Struct):
 
 PLAIN, PLAIN_BEGUN = Content(), Content(ends_with_assistants=True)
 """Of messages that are text alone; shared, never changed."""
-
-
-class PlainMessage(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A message as nearly all are: of a role and a text. Only `content` can hold a reference."""
-
-    role: str
-    content: msgspec.Raw
-    name: str | None = None
 
 
 _decode_plain = msgspec.json.Decoder(list[PlainMessage]).decode

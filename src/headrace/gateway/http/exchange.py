@@ -115,7 +115,7 @@ class Exchange:
     """Longest body that goes into `inlet`."""
     query: bytes = b""
     """Query string; read for files and batches alone."""
-    state: object = None
+    state: object | None = None
     """What the pipeline remembers between head and body; opaque to the wire."""
 
     def respond(self, status: int, headers: bytes, body: bytes) -> None:

@@ -309,7 +309,8 @@ class Router:
         group = self._groups.get((request.requested_model, request.path, request.regions))
         if group is None or group.version != self._directory.version:
             group = self._group_of(request)
-        found, pools = group.endpoints, group.pools
+        found: Sequence[Endpoint] = group.endpoints
+        pools = group.pools
         least = group.least_context
         if least is not None and request.estimated_input_tokens + (request.output_limit_tokens or 1) > least:
             found = fitting(found, request)

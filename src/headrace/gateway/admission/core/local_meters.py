@@ -82,7 +82,8 @@ class WindowMeter(LocalMeter):
         else:
             self._take_earlier(amount, now_mono_s)
 
-    charge = take
+    def charge(self, amount: int, now_mono_s: float) -> None:
+        self.take(amount, now_mono_s)
 
     def give_back(self, amount: int, taken_mono_s: float, now_mono_s: float) -> None:
         if now_mono_s >= self._ends_mono_s:
@@ -179,7 +180,8 @@ class SlotMeter(LocalMeter):
     def take(self, amount: int, now_mono_s: float) -> None:
         self._in_use += amount
 
-    charge = take
+    def charge(self, amount: int, now_mono_s: float) -> None:
+        self.take(amount, now_mono_s)
 
     def give_back(self, amount: int, taken_mono_s: float, now_mono_s: float) -> None:
         in_use = self._in_use - amount

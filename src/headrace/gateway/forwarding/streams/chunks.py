@@ -4,61 +4,9 @@ import msgspec
 
 from headrace.domain.usage import TokenUsage
 from headrace.gateway.forwarding.core.bars import Had, ResumeBar
-from headrace.gateway.forwarding.streams.watch import FAILED_REASONS, UNFINISHED, Usage, aborted
+from headrace.gateway.forwarding.streams.chunk import Choice, Chunk
+from headrace.gateway.forwarding.streams.watch import FAILED_REASONS, UNFINISHED, aborted
 from headrace.gateway.http.sse import event_field, iter_events
-
-
-class Delta(msgspec.Struct):
-    content: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    refusal: str | None = None
-    tool_calls: msgspec.Raw = msgspec.Raw(b"null")
-    function_call: msgspec.Raw = msgspec.Raw(b"null")
-
-    @property
-    def has_call(self) -> bool:
-        return bytes(self.tool_calls) not in (b"null", b"[]") or bytes(self.function_call) != b"null"
-
-
-class Choice(msgspec.Struct):
-    index: int = 0
-    delta: Delta | None = None
-    text: str | None = None
-    finish_reason: str | None = None
-
-    @property
-    def has_output(self) -> bool:
-        if self.text:
-            return True
-        delta = self.delta
-        if delta is None:
-            return False
-        if delta.content or delta.reasoning_content or delta.reasoning or delta.refusal:
-            return True
-        return delta.has_call
-
-    @property
-    def bar(self) -> ResumeBar | None:
-        """What of this piece a continuation of its text could not go on with."""
-        if self.index:
-            return ResumeBar.CHOICES
-        delta = self.delta
-        if delta is None:
-            return None
-        if delta.reasoning_content or delta.reasoning:
-            return ResumeBar.REASONING
-        if delta.refusal:
-            return ResumeBar.FIELD
-        return ResumeBar.TOOLS if delta.has_call else None
-
-
-class Chunk(msgspec.Struct):
-    object: str | None = None
-    choices: list[Choice] | None = None
-    usage: Usage | None = None
-    error: msgspec.Raw = msgspec.Raw(b"null")
-
 
 _decode = msgspec.json.Decoder(Chunk).decode
 _decode_text = msgspec.json.Decoder(str).decode
@@ -141,7 +89,7 @@ class ChunkWatch:
         if self.kept is None:
             return self.bar or ResumeBar.OFF
         try:
-            text = _decode_text(b'"%b"' % self.kept)
+            text = _decode_text(b'"%b"' % bytes(self.kept))
         except (msgspec.MsgspecError, ValueError):  # half an escaped character: no engine is known to send it
             return ResumeBar.FIELD
         return Had(text=text, tokens=self.output_events, first_event=self._first_event)
@@ -183,8 +131,7 @@ class ChunkWatch:
             if events == 1:
                 self._learn(block)
             return block
-        events = [event for event in iter_events(block) if self._passes(event)]
-        passed = b"".join(events)
+        passed = b"".join([event for event in iter_events(block) if self._passes(event)])
         if self.is_done or self.error is not None:
             self._text_at = 0  # nothing that follows may pass
         if self._hides_usage:

@@ -50,8 +50,8 @@ def chain_of(parts: Sequence[Bytes], seed: int) -> PromptChain:
     last one, which another turn would continue, is left out. `seed` holds the secret, the model and the tenant.
     """
     if len(parts) == 1:
-        part = memoryview(parts[0])
-        return PromptChain(names=_names(part, seed), ends=EDGES, length=len(part))
+        whole_prompt = memoryview(parts[0])
+        return PromptChain(names=_names(whole_prompt, seed), ends=EDGES, length=len(whole_prompt))
     names: list[int] = []
     ends: list[int] = []
     start = 0

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from headrace.gateway.accounting.account import LogLine
+from headrace.gateway.accounting.log_line import LogLine
 
 
 def test_the_page_names_every_field_and_no_other() -> None:

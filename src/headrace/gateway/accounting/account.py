@@ -13,38 +13,8 @@ from headrace.domain.ids import RequestUid
 from headrace.domain.tenant import Caller
 from headrace.domain.usage import UNKNOWN_USAGE, TokenUsage
 from headrace.gateway.accounting.counters import Counters, ModelCounters
+from headrace.gateway.accounting.log_line import LogLine
 from headrace.ledger.record import RequestRecord, encode_record
-
-
-class LogLine(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The request log's line. Field names are those of docs/logs.md; never content, never keys."""
-
-    timestamp: float
-    service: str
-    engine: str | None
-    model: str | None
-    endpoint: str | None
-    request_id: str
-    trace_id: str
-    uid: str
-    tenant: str | None = None
-    key_id: str | None = None
-    dialect: str | None = None
-    stream: bool = False
-    input_tokens: int | None = None
-    cached_input_tokens: int | None = None
-    output_tokens: int | None = None
-    ttft_ms: float | None = None
-    e2e_ms: float | None = None
-    outcome: str = ""
-    code: str | None = None
-    status: int | None = None
-    attempts: int = 0
-    detail: str | None = None
-    """Why it failed, as the operator needs it: which endpoint, what it did."""
-    chosen_model: str | None = None
-    """The declared model that answered, where it is another than `model`."""
-
 
 COMPLETED = Outcome.COMPLETED.value
 SERVICE = "headrace-gateway"

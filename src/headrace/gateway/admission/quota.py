@@ -4,6 +4,7 @@ The shell of `core/purse.py`: makes purses of plan and callers, knows prices and
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
@@ -14,6 +15,7 @@ from headrace.declaration.tenancy_plan import TenancyPlan
 from headrace.domain.errors import ERRORS, ErrorCode, Outcome, RequestError
 from headrace.domain.ids import KeyId
 from headrace.domain.quota import BUDGETS, MICROSECONDS, NO_LIMITS, Level, LimitId, LimitSet, Spent
+from headrace.domain.record import Record
 from headrace.domain.request import ApiDialect, InferenceRequest, RequestClass
 from headrace.domain.tenant import Caller, KeyRecord
 from headrace.domain.usage import TokenUsage
@@ -44,7 +46,7 @@ class Answer(Protocol):
         ...
 
 
-class Ticket(msgspec.Struct, eq=False):
+class Ticket(Record):
     """One admitted request: what `settle` needs of it. A Struct, as all that is made per request: it costs half."""
 
     reservation: Reservation
@@ -57,7 +59,8 @@ class Ticket(msgspec.Struct, eq=False):
     answer: Answer | None = None
 
 
-class Bill(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Bill:
     """What a request has used in the end, for the ledger. None is not known, or not priced."""
 
     gpu_s: float | None

@@ -1,6 +1,7 @@
 """Body bytes to an InferenceRequest: JSON decoded once, checked, and otherwise left as it is."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
@@ -29,7 +30,8 @@ EMBEDDINGS, RESPONSES = ApiDialect.EMBEDDINGS, ApiDialect.RESPONSES
 _NO_MEDIA = frozenset({EMBEDDINGS, ApiDialect.COMPLETIONS})
 
 
-class KnownModel(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class KnownModel:
     """A model found to be served at a path, and what its requests may hold without a closer look."""
 
     name: str

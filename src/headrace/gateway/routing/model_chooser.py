@@ -15,7 +15,8 @@ from headrace.domain.routing_status import RouteExplanation
 from headrace.domain.tenant import Caller
 from headrace.gateway.routing.core.model_choice import ModelChoice, ModelPace, Offer, predict, rank
 from headrace.gateway.routing.model_view import nothing_picked, request_for, with_models
-from headrace.gateway.routing.placer import Placer, Placing
+from headrace.gateway.routing.placement import Placing
+from headrace.gateway.routing.placer import Placer
 from headrace.gateway.routing.router import Router
 
 MILLION = 1_000_000

@@ -15,12 +15,13 @@ from headrace.declaration.routing_plan import RoutingPlan
 from headrace.domain.request import InferenceRequest
 from headrace.domain.usage import TokenUsage
 from headrace.gateway.endpoints.endpoint import Endpoint
-from headrace.gateway.routing.core.candidate import Candidate, Claim, PoolSpeed
+from headrace.gateway.routing.core.candidate import Candidate, PoolSpeed
 from headrace.gateway.routing.core.chain import EDGES, PromptChain, chain_of, seed_of
-from headrace.gateway.routing.core.decision import Ask, Decision, Fleet, Policy, explain, fleet_of, pick
+from headrace.gateway.routing.core.decision import Decision, Fleet, Policy, explain, fleet_of, pick
 from headrace.gateway.routing.core.prefix_index import PrefixIndex
 from headrace.gateway.routing.core.tallies import FAMILY_BLOCKS, Tallies
 from headrace.gateway.routing.miss_watch import MissWatch
+from headrace.gateway.routing.placement import Placement, Placing
 from headrace.gateway.routing.plugins import make_policy
 from headrace.gateway.routing.prompt_parts import prompt_parts
 
@@ -66,48 +67,6 @@ class ModelPlacing:
         slopes_s = [candidate.factor * candidate.pool.ttft.slope for candidate in candidates]
         tokens = SHORT_PREFILL_S / max(slopes_s) if slopes_s else 0.0
         self.named_from_bytes = min(SHORT_PROMPT_BYTES, max(EDGES[0], tokens * self.bytes_per_token))
-
-
-class Placing(Ask, kw_only=True, eq=False):
-    """What routing keeps of one request between choices (`InferenceRequest.placing`)."""
-
-    model: ModelPlacing
-    picked: Candidate | None = None
-
-
-class Placement(Claim, kw_only=True, eq=False):
-    """One attempt under way: hears of its first token and its end. Implements forwarding's `Placement`."""
-
-    placer: "Placer"
-    request: InferenceRequest | None
-    """None once it has ended: what is left of claims may be looked at later."""
-    placing: Placing
-
-    def first_token(self, now_mono_s: float) -> None:
-        self.candidate.first_token(self, now_mono_s)
-
-    def ended(self, usage: TokenUsage, *, is_answered: bool) -> None:
-        """The attempt is over; `usage` is what its engine told."""
-        self.candidate.end(
-            self,
-            self.placer.index,
-            monotonic(),
-            is_answered=is_answered,
-            input_tokens=usage.input_tokens,
-            cached_tokens=usage.cached_input_tokens,
-            output_tokens=usage.output_tokens,
-            size_per_token=self.placing.model.bytes_per_token,
-        )
-        request, self.request = self.request, None
-        if is_answered and request is not None:
-            chain, prompt_bytes = self.placing.chain, 0
-            if chain is None:
-                self.shelf.unnamed += request.prompt_bytes
-            else:
-                prompt_bytes = chain.length
-            self.placing.model.learn(prompt_bytes, usage)
-            if usage.cached_input_tokens is not None:
-                self.placer.note_hits(self, request, usage)
 
 
 class Placer:

@@ -19,7 +19,8 @@ from headrace.gateway.routing.core.scorers import hash_of
 from headrace.gateway.routing.disaggregation.handovers import ArrivingPlacement, Halves, Handovers, sort_halves
 from headrace.gateway.routing.miss_watch import WatchedAttempt
 from headrace.gateway.routing.model_view import request_for, with_models
-from headrace.gateway.routing.placer import Placement, Placer
+from headrace.gateway.routing.placement import Placement
+from headrace.gateway.routing.placer import Placer
 from headrace.gateway.routing.view import explain_choice
 
 

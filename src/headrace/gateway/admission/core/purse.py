@@ -6,9 +6,8 @@ Counterpart: `admission/quota.py`, which makes purses of a plan and tells caller
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from headrace.domain.quota import SLOTS, RequestCaps, Unit
+from headrace.domain.record import Record
 from headrace.gateway.admission.core.leased_purse import LeasedPurse
 from headrace.gateway.admission.core.local_meters import LocalMeter
 from headrace.gateway.admission.core.meter import Meter
@@ -122,7 +121,7 @@ class Shortage:
     """Until it could start; infinity: never under this limit."""
 
 
-class Reservation(msgspec.Struct, eq=False):
+class Reservation(Record):
     """What one request holds, until it is settled; exactly once, whatever its end."""
 
     purse: Purse

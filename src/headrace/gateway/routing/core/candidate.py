@@ -5,12 +5,10 @@ Pure numbers, in tokens and seconds; `now_mono_s` comes in as an argument, so th
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
 from math import exp, log
 from zlib import crc32
 
-import msgspec
-
+from headrace.gateway.routing.core.ask import Claim
 from headrace.gateway.routing.core.chain import PromptChain
 from headrace.gateway.routing.core.learning import LineEstimate
 from headrace.gateway.routing.core.prefix_index import PrefixIndex, Shelf
@@ -63,30 +61,6 @@ class PoolSpeed:
         """Seconds to the first token by work to do, what is queued ahead included."""
         self.tpot = LineEstimate(fixed=FIRST_GUESS_TPOT_S, slope=FIRST_GUESS_TPOT_PER_SEQUENCE_S, scale=10.0)
         """Seconds a token by sequences that run at once."""
-
-
-class Claim(msgspec.Struct, kw_only=True, eq=False):
-    """One attempt at one endpoint, from the pick to its end."""
-
-    candidate: "Candidate"
-    input_tokens: float
-    expected_cached_tokens: float
-    """What the index says it need not compute, before trust."""
-    claimed_mono_s: float
-    shelf: Shelf
-    """Where its blocks are."""
-    work_tokens: float = 0.0
-    """What its prompt costs there, as predicted (`prefill_work`)."""
-    ahead_tokens: float = 0.0
-    """Work that was to be done there before it."""
-    running_before: int = 0
-    added: Sequence[int] = ()
-    """Blocks that the index learned from it; taken back if it never gets a token."""
-    first_token_mono_s: float | None = None
-    """None where it has not come, or was not seen."""
-    is_generating: bool = False
-    """Its prompt is computed, as far as is known."""
-    is_over: bool = False
 
 
 class Candidate:

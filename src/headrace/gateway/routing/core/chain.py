@@ -30,7 +30,7 @@ EDGES = _edges()
 _SPANS = tuple(zip((0, *EDGES[:-1]), EDGES, strict=True))
 
 
-class PromptChain(msgspec.Struct, kw_only=True):
+class PromptChain(msgspec.Struct):
     """The full blocks of one prompt.
 
     Units of `ends` and `length`: bytes in the gateway; a rehearsal of a trace, which has no text, counts tokens.

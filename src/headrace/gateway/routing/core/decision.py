@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import msgspec
-
+from headrace.domain.record import Record
 from headrace.domain.request import RequestClass
+from headrace.gateway.routing.core.ask import Ask
 from headrace.gateway.routing.core.candidate import ATTENTION_TOKENS, Candidate, prefill_work
 from headrace.gateway.routing.core.chain import PromptChain
 from headrace.gateway.routing.core.prefix_index import NO_MATCHES, NOTHING_HELD, Matches, PrefixIndex
@@ -32,26 +32,6 @@ NEAR_S = 0.002
 """Costs this close are equal: what differs is noise of the estimates."""
 BRAKE_SLACK = 2.0
 """Requests above the mean that never count as overload: with one or two in flight a ratio says nothing."""
-
-
-class Ask(msgspec.Struct, kw_only=True, eq=False):
-    """What is to be known of a request to place it. A Struct, as all that is made per request: it costs half."""
-
-    input_tokens: float
-    output_tokens: float
-    """Expected."""
-    request_class: RequestClass
-    chain: PromptChain | None = None
-    session: str | None = None
-    turn: int = 0
-    """Grows by one with each decision: rotates among equals."""
-    now_mono_s: float = 0.0
-    held_tokens: float = 0.0
-    """What `pick` has found: of the prompt's tokens, those that the index believes to be cached where it goes."""
-    is_braked: bool = False
-    """What `pick` did: endpoints with far more in flight than the mean were left out."""
-    is_sampled: bool = False
-    """The same: not all of a large fleet were looked at."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -102,7 +82,7 @@ class Policy:
     """A scorer looks at the session."""
 
 
-class Decision(msgspec.Struct, kw_only=True, eq=False):
+class Decision(Record):
     """What was picked, and why."""
 
     picked: Candidate

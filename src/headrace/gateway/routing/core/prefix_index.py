@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-import msgspec
-
+from headrace.domain.record import Record
 from headrace.gateway.routing.core.chain import PromptChain
 
 
@@ -32,7 +31,7 @@ class Shelf:
         return f"Shelf(bit {self.bit.bit_length() - 1}, {len(self.sizes)} blocks, {self.held}/{self.capacity:.0f})"
 
 
-class Matches(msgspec.Struct, frozen=True, eq=False):
+class Matches(Record):
     """What the candidates hold of one prompt."""
 
     steps: Sequence[tuple[int, int]]

@@ -6,8 +6,11 @@ BIN := $(VENV)/bin
 UV := $(BIN)/python -m uv
 RUNTIME_READY := $(VENV)/.runtime-ready
 DEV_READY := $(VENV)/.dev-ready
+COMPILED := $(VENV)/compiled
+COMPILED_READY := $(COMPILED)/.ready
+COMPILED_TESTS := tests/unit/gateway tests/contract tests/property tests/story
 
-.PHONY: up down test test-vllm test-sglang drill-resume check fmt bench lock docs goldens clean help
+.PHONY: up down test test-compiled test-vllm test-sglang drill-resume check fmt bench lock docs goldens clean help
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -38,6 +41,18 @@ down: $(RUNTIME_READY) ## Stop what `make up` started
 test: $(DEV_READY) ## Run the whole test suite (a folder or a test: make test ARGS=tests/unit/ledger)
 	@$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
+$(COMPILED_READY): $(DEV_READY) requirements/build.txt tools/compile_hook.py $(shell find src -name '*.py')
+	@echo "Compiling the hot path into $(COMPILED) (a C compiler works for some minutes) ..."
+	@$(UV) venv -q --clear --python $(BIN)/python $(COMPILED)
+	@$(UV) pip install -q --python $(COMPILED)/bin/python --require-hashes -r requirements/runtime.txt
+	@$(UV) pip install -q --python $(COMPILED)/bin/python --require-hashes -r requirements/dev.txt
+	@$(UV) pip install -q --python $(COMPILED)/bin/python --require-hashes -r requirements/build.txt
+	@HEADRACE_COMPILE=1 $(UV) pip install -q --python $(COMPILED)/bin/python --no-deps --no-build-isolation --no-cache .
+	@touch $@
+
+test-compiled: $(COMPILED_READY) ## Compile the hot path and run the gateway's tests against it (needs a C compiler)
+	@$(COMPILED)/bin/python -m pytest -n 2 --dist loadfile $(or $(ARGS),$(COMPILED_TESTS))
+
 test-vllm: $(DEV_READY) ## Run the contract suite against the real vLLM on this CPU (installs 4 GB once)
 	@HEADRACE_REAL_ENGINE=vllm $(BIN)/python -m pytest -s tests/real $(ARGS)
 
@@ -53,6 +68,7 @@ check: $(DEV_READY) ## Format, lint, types, imports, sizes, docs
 	@$(BIN)/basedpyright
 	@$(BIN)/lint-imports
 	@$(BIN)/python tools/check_sizes.py
+	@$(BIN)/python tools/check_compiled.py
 	@$(BIN)/python -m pytest -q tests/docs
 
 fmt: $(DEV_READY) ## Format the code and mend what ruff can mend
@@ -72,7 +88,7 @@ lock: $(BIN)/uv ## Resolve dependencies anew (releases younger than a week are l
 	@$(UV) pip compile -q --universal --generate-hashes --exclude-newer "$$(date -u -d '7 days ago' +%Y-%m-%dT00:00:00Z)" --no-emit-index-url --no-annotate --python-version 3.11 --custom-compile-command "make lock" pyproject.toml -o requirements/runtime.txt
 	@$(UV) pip compile -q --universal --generate-hashes --exclude-newer "$$(date -u -d '7 days ago' +%Y-%m-%dT00:00:00Z)" --no-emit-index-url --no-annotate --python-version 3.11 --custom-compile-command "make lock" --group dev -c requirements/runtime.txt -o requirements/dev.txt
 	@$(UV) pip compile -q --universal --generate-hashes --exclude-newer "$$(date -u -d '7 days ago' +%Y-%m-%dT00:00:00Z)" --no-emit-index-url --no-annotate --python-version 3.11 --custom-compile-command "make lock" --extra kv-events --extra postgres --extra redis -c requirements/runtime.txt pyproject.toml -o requirements/image.txt
-	@$(UV) pip compile -q --universal --generate-hashes --exclude-newer "$$(date -u -d '7 days ago' +%Y-%m-%dT00:00:00Z)" --no-emit-index-url --no-annotate --python-version 3.11 --custom-compile-command "make lock" requirements/build.in -o requirements/build.txt
+	@$(UV) pip compile -q --universal --generate-hashes --exclude-newer "$$(date -u -d '7 days ago' +%Y-%m-%dT00:00:00Z)" --no-emit-index-url --no-annotate --python-version 3.11 --custom-compile-command "make lock" -c requirements/dev.txt requirements/build.in -o requirements/build.txt
 
 clean: ## Remove the environment and caches
 	@rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -41,6 +41,9 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--headrace-python", type=Path, metavar="PROGRAM", help="run headrace on this Python (default: the one of this)"
     )
+    parser.add_argument(
+        "--compiled", action="store_true", help="run headrace with its hot path compiled (a C compiler takes minutes)"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample to FILE")
     parser.add_argument(
         "--publish", action="store_true", help="write the results into benchmarks/README.md and benchmarks/results"
@@ -84,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
     machine = read_machine(read_interpreter(chosen.headrace_python) if chosen.headrace_python else None)
     native = build_native()
     default = [kind for kind in all_targets() if kind not in ON_REQUEST or chosen.with_litellm]
-    known = all_targets(chosen.headrace_python)
+    known = all_targets(chosen.headrace_python, is_compiled=chosen.compiled)
     targets = [known[kind] for kind in (chosen.targets or default)]
     versions, skipped = _prepare(targets)
     folder = CACHE / "run"

@@ -1,8 +1,10 @@
 """The Python that headrace runs on, which `--headrace-python` chooses: how it was built shows in every figure."""
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -43,10 +45,15 @@ def describe_build(config_args: str, prefix: str) -> str:
     return "built without PGO"
 
 
-def make_environment(python: Path) -> Path:
-    """An environment with headrace as locked, on `python`; returns its folder of programs. Installs on first use."""
-    mark = sha256(f"{python.resolve()} {(FOLDER.parent / 'requirements/runtime.txt').read_text()}".encode()).hexdigest()
-    folder = CACHE / f"headrace-{mark[:12]}"
+def make_environment(python: Path, *, is_compiled: bool = False) -> Path:
+    """An environment with headrace as locked, on `python`; returns its folder of programs. Installs on first use.
+
+    `is_compiled`: with its hot path compiled, as the sources stand now; otherwise it follows the sources.
+    """
+    told = f"{python.resolve()} {(FOLDER.parent / 'requirements/runtime.txt').read_text()}"
+    if is_compiled:
+        told += "".join(path.read_text() for path in sorted((FOLDER.parent / "src").rglob("*.py")))
+    folder = CACHE / f"headrace-{sha256(told.encode()).hexdigest()[:12]}{'-compiled' if is_compiled else ''}"
     ready = folder / ".ready"
     if not ready.exists():
         programs = folder / "bin"
@@ -54,12 +61,18 @@ def make_environment(python: Path) -> Path:
         locked = ["--require-hashes", "-r", str(FOLDER.parent / "requirements/runtime.txt")]
         _run([*uv, "venv", "-q", "--clear", "--python", str(python), str(folder)])
         _run([*uv, "pip", "install", "-q", "--python", str(programs / "python"), *locked])
-        _run([*uv, "pip", "install", "-q", "--python", str(programs / "python"), "--no-deps", "-e", str(FOLDER.parent)])
+        install = [*uv, "pip", "install", "-q", "--python", str(programs / "python")]
+        if is_compiled:
+            _run([*install, "--require-hashes", "-r", str(FOLDER.parent / "requirements/build.txt")])
+            own = [*install, "--no-deps", "--no-build-isolation", "--no-cache", str(FOLDER.parent)]
+            _run(own, environment={"HEADRACE_COMPILE": "1"})
+        else:
+            _run([*install, "--no-deps", "-e", str(FOLDER.parent)])
         ready.touch()
     return folder / "bin"
 
 
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True)
+def _run(command: list[str], environment: Mapping[str, str] | None = None) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **(environment or {})})
     if done.returncode != 0:
         raise BenchmarkError(f"an environment for headrace cannot be made: {done.stderr.strip()[-400:]}")

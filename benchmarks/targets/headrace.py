@@ -41,19 +41,27 @@ class HeadraceTarget:
     is_rust_peer = False
     is_slow = False
 
-    def __init__(self, python: Path | None = None) -> None:
-        """`python`: run it on this one, in an environment of its own; None: on the Python that runs this."""
-        self._python = python
+    def __init__(self, python: Path | None = None, *, is_compiled: bool = False) -> None:
+        """`python`: run it on this one, in an environment of its own; None: on the Python that runs this.
+
+        `is_compiled`: with its hot path compiled, in an environment of its own as well.
+        """
+        self._python = Path(sys.executable) if python is None and is_compiled else python
+        self._is_compiled = is_compiled
 
     def prepare(self) -> str:
-        programs = Path(sys.executable).parent if self._python is None else make_environment(self._python)
+        programs = (
+            Path(sys.executable).parent
+            if self._python is None
+            else make_environment(self._python, is_compiled=self._is_compiled)
+        )
         self.program = programs / "headrace"
         if not self.program.exists():
             raise BenchmarkError("headrace is not installed beside this Python: run through `make bench`")
         told = subprocess.run([str(self.program), "--version"], capture_output=True, text=True)
         if told.returncode != 0:
             raise BenchmarkError(f"headrace --version failed: {told.stderr.strip()[-300:]}")
-        return told.stdout.split()[-1]
+        return told.stdout.split()[-1] + (", hot path compiled" if self._is_compiled else "")
 
     def start(self, backend_ports: list[int], machine: Machine, folder: Path) -> Running:
         folder.mkdir(parents=True, exist_ok=True)

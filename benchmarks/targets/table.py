@@ -10,12 +10,12 @@ from benchmarks.targets.nginx import NginxTarget
 from benchmarks.targets.rust_routers import rust_routers
 
 
-def all_targets(headrace_python: Path | None = None) -> dict[str, Target]:
-    """Targets by kind; `headrace_python` runs headrace on another Python than this one."""
+def all_targets(headrace_python: Path | None = None, *, is_compiled: bool = False) -> dict[str, Target]:
+    """Targets by kind; `headrace_python` runs headrace on another Python than this one, `is_compiled` compiles it."""
     targets: tuple[Target, ...] = (
         DirectTarget(),
         NginxTarget(),
-        HeadraceTarget(headrace_python),
+        HeadraceTarget(headrace_python, is_compiled=is_compiled),
         *rust_routers(),
         LiteLlmTarget(),
     )

@@ -2,6 +2,8 @@
 
 import platform
 from importlib import metadata
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec
 
 from headrace import __version__
 from headrace.cli.options import JsonOption, verb_app
@@ -13,10 +15,18 @@ COMPONENTS = ("uvloop", "httptools", "msgspec", "pydantic", "sqlalchemy", "starl
 """Libraries whose version matters when a problem is looked into."""
 
 
+def hot_path() -> str:
+    """Whether this installation's gateway was compiled (docs/decisions/0008)."""
+    found = find_spec("headrace.gateway.pipeline")
+    place = found.origin if found is not None else None
+    return "compiled" if place is not None and place.endswith(tuple(EXTENSION_SUFFIXES)) else "pure Python"
+
+
 @app.command(epilog="Example: headrace version --json")
 def version(as_json: JsonOption = False) -> None:
     """Print the versions of headrace, Python and the libraries it stands on."""
     versions = {"headrace": __version__, "python": platform.python_version(), "platform": platform.platform()}
+    versions["hot path"] = hot_path()
     for name in COMPONENTS:
         try:
             versions[name] = metadata.version(name)

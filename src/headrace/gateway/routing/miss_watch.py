@@ -8,8 +8,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from time import monotonic, thread_time
 
-import msgspec
-
 from headrace.cache_misses.core.fingerprint import FingerprintMaker
 from headrace.cache_misses.core.judge import LEAST_LOST_RATIO, LEAST_LOST_TOKENS, Answered, Miss, judge
 from headrace.cache_misses.core.rows import MissRows, RowKey
@@ -17,6 +15,7 @@ from headrace.cache_misses.core.segments import LONGEST_PROMPT_BYTES, Unreadable
 from headrace.cache_misses.core.store import FingerprintStore, Scope, Seen
 from headrace.declaration.routing_plan import RoutingPlan
 from headrace.domain.miss_status import MissStatus
+from headrace.domain.record import Record
 from headrace.domain.request import ApiDialect, InferenceRequest
 from headrace.domain.usage import TokenUsage
 from headrace.gateway.endpoints.endpoint import Endpoint
@@ -35,7 +34,7 @@ ASK_EVERY = 16
 DIALECTS = frozenset((ApiDialect.CHAT_COMPLETIONS, ApiDialect.COMPLETIONS, ApiDialect.RESPONSES, ApiDialect.MESSAGES))
 
 
-class WatchedAttempt(msgspec.Struct, eq=False):
+class WatchedAttempt(Record):
     """An attempt where there was nothing to place: the model has one endpoint. Implements forwarding's `Placement`."""
 
     watch: "MissWatch"

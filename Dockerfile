@@ -10,6 +10,10 @@ ARG PYTHON_IMAGE=docker.io/library/python:3.12.12-slim-bookworm
 # Everything that builds stays in this stage. What is installed is pinned with hashes; the installer by its version.
 FROM ${PYTHON_IMAGE} AS build
 WORKDIR /src
+# The compiler of the hot path (docs/decisions/0008).
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends gcc libc6-dev \
+    && rm -rf /var/lib/apt/lists/*
 COPY requirements/bootstrap.txt requirements/build.txt requirements/image.txt requirements/
 RUN python -m venv /build \
     && /build/bin/python -m pip install --no-cache-dir --disable-pip-version-check -r requirements/bootstrap.txt \
@@ -19,8 +23,9 @@ RUN python -m venv --without-pip /venv \
     && /build/bin/python -m uv pip install --no-cache --compile-bytecode --python /venv/bin/python --require-hashes \
         -r requirements/image.txt
 COPY pyproject.toml README.md LICENSE ./
+COPY tools/compile_hook.py tools/compile_hook.py
 COPY src src
-RUN /build/bin/python -m hatchling build --target wheel --directory /dist \
+RUN HEADRACE_COMPILE=1 HEADRACE_COMPILE_PYTHON=/venv/bin/python /build/bin/python -m hatchling build --target wheel --directory /dist \
     && /build/bin/python -m uv pip install --no-cache --compile-bytecode --python /venv/bin/python --no-deps /dist/*.whl
 
 FROM ${PYTHON_IMAGE}

@@ -5,6 +5,7 @@ mypyc compiles what mypy can type-check. Beyond that it takes a few things other
 2. Annotations of a Struct are lost where they are unions: what is decoded from JSON stands in a module of its own.
 3. A second name for a method (`charge = take`) becomes an attribute that nobody sets.
 4. A field annotated `object` looks that name up where it is not.
+5. A class that only others derive from, in modules that are not compiled, refuses what is made of theirs.
 """
 
 import ast
@@ -46,11 +47,38 @@ def find_problems(path: Path, everything: str, root: Path = ROOT) -> Iterator[st
                 yield f"{place}: the annotation `object` fails when compiled: write `object | None`"
 
 
+def find_heirs(modules: list[Path], sources: dict[Path, str]) -> Iterator[str]:
+    """Classes of modules that are not compiled, of a base that is."""
+    compiled = {"headrace." + ".".join(path.relative_to(SOURCE).with_suffix("").parts) for path in modules}
+    protocols = {
+        node.name
+        for path in modules
+        for node in ast.parse(sources.get(path, "")).body
+        if isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "Protocol" for base in node.bases)
+    }  # whatever has their methods is taken
+    for path, text in sources.items():
+        if path in modules:
+            continue
+        tree = ast.parse(text)
+        taken = {
+            name.asname or name.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and node.module in compiled
+            for name in node.names
+        }
+        for node in ast.walk(tree):
+            for base in node.bases if isinstance(node, ast.ClassDef) else ():
+                if isinstance(base, ast.Name) and base.id in taken - protocols:
+                    yield f"{path}:{base.lineno}: {base.id} is compiled, and cannot be derived from here: move either"
+
+
 def main() -> int:
     modules = read_modules()
     missing = [f"pyproject.toml: no module {path.relative_to(SOURCE)}" for path in modules if not path.exists()]
-    everything = "\n".join(path.read_text() for path in sorted(SOURCE.rglob("*.py")))
+    sources = {path: path.read_text() for path in sorted(SOURCE.rglob("*.py"))}
+    everything = "\n".join(sources.values())
     problems = missing or [problem for path in modules for problem in find_problems(path, everything)]
+    problems += [] if missing else find_heirs(modules, sources)
     print("\n".join(problems), end="\n" if problems else "")
     checked = subprocess.run([sys.executable, "-m", "mypy", *map(str, modules)], cwd=ROOT)
     return 1 if problems or checked.returncode else 0

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tools.check_compiled import find_problems, read_modules
+from tools.check_compiled import SOURCE, find_heirs, find_problems, read_modules
 
 METER = """
 class Meter:
@@ -45,3 +45,11 @@ def test_what_means_the_same_passes(tmp_path: Path) -> None:
     """A record that is only made, a method, a constant of a class."""
     text = METER + "    LIMIT = 3\nclass Line(Record):\n    x: int | None\n    state: object | None = None\n"
     assert problems(tmp_path, text) == []
+
+
+def test_heirs_of_compiled_classes_are_named() -> None:
+    """Compiled code would refuse what is made of a class that is derived where nothing is compiled."""
+    compiled, other = SOURCE / "ledger" / "buffer.py", SOURCE / "ledger" / "heir.py"
+    heir = "from headrace.ledger.buffer import RecordBuffer\nclass Heir(RecordBuffer): ...\n"
+    assert len(list(find_heirs([compiled], {other: heir}))) == 1
+    assert list(find_heirs([compiled, other], {other: heir})) == []

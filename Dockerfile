@@ -23,7 +23,7 @@ RUN python -m venv --without-pip /venv \
     && /build/bin/python -m uv pip install --no-cache --compile-bytecode --python /venv/bin/python --require-hashes \
         -r requirements/image.txt
 COPY pyproject.toml README.md LICENSE ./
-COPY tools/compile_hook.py tools/compile_hook.py
+COPY tools/compile_hook.py tools/
 COPY src src
 RUN HEADRACE_COMPILE=1 HEADRACE_COMPILE_PYTHON=/venv/bin/python /build/bin/python -m hatchling build --target wheel --directory /dist \
     && /build/bin/python -m uv pip install --no-cache --compile-bytecode --python /venv/bin/python --no-deps /dist/*.whl

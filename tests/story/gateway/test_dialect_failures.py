@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -198,7 +199,10 @@ async def test_an_sglang_that_drains_gets_nothing_though_it_would_take_it(tmp_pa
 async def test_probes_ask_what_costs_nothing(
     tmp_path: Path, engine: ScriptedEngine, kind: str, path: str, page: str
 ) -> None:
-    """SGLang's /health generates a token and trtllm-serve's /metrics is used up by reading: neither is ever asked."""
+    """SGLang's /health generates a token and trtllm-serve's /metrics is used up by reading: neither is ever asked.
+
+    How long a context it takes is asked once.
+    """
     async with RunningGateway(tmp_path, declare({"p": remote_pool(engine.url, engine=kind)})) as gateway:
         await gateway.wait_ready()
         await ask(gateway.port, post(body_for(CHAT), gateway.key))
@@ -206,7 +210,9 @@ async def test_probes_ask_what_costs_nothing(
         async with asyncio.timeout(20):
             while len(engine.asked) < 5:
                 await asyncio.sleep(0.02)
-        assert {asked for asked, _ in engine.asked} == {path, page}
+        asked = Counter(asked for asked, _ in engine.asked)
+        assert set(asked) == {path, page, "/v1/models"}
+        assert asked["/v1/models"] == 1
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """Whatever happens in whatever order, a hand-over ends once, with nothing left running and no ticket used twice."""
 
 from collections.abc import Sequence
+from itertools import product
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +16,7 @@ from headrace.gateway.handover.core.events import (
     Action,
     CallerLeft,
     CancelLeg,
+    ClaimDecode,
     DecodeClaimed,
     DecodeUnavailable,
     End,
@@ -73,6 +76,7 @@ EVENTS = st.one_of(
     st.builds(LegLost, LEGS),
     st.builds(LegOverdue, LEGS),
     st.just(DecodeUnavailable()),
+    st.just(DecodeClaimed()),
     st.just(CallerLeft()),
 )
 KINDS = st.sampled_from(["ticket", "room", "slot"])
@@ -158,3 +162,26 @@ def test_no_fallback_once_the_caller_has_a_token(kind: str, events: list[Event])
         has_token = has_token or (is_speaking and isinstance(event, FirstTokenArrived))
         if has_token and made.end is not None:
             assert made.end.how not in (HandoverEnd.FELL_BACK, HandoverEnd.PASSED_ON)
+
+
+EVERY: tuple[Event, ...] = (
+    *(LegAnswered(leg, body) for leg in Leg for body in (b"", b'{"n_saved":70}', vllm_answer(1))),
+    *(LegRefused(leg, 400, is_callers_fault=is_caller) for leg in Leg for is_caller in (False, True)),
+    *(kind(leg) for leg in Leg for kind in (LegLost, LegOverdue)),
+    *(FirstTokenArrived(), DecodeClaimed(), DecodeClaimed(2), DecodeUnavailable(), CallerLeft()),
+)
+
+
+@pytest.mark.parametrize("kind", ["ticket", "room", "slot"])
+def test_a_handover_always_waits_for_something_that_comes(kind: str) -> None:
+    """In every state but the end a leg runs, or room at decode is being claimed: each has a bound in time."""
+    path = (LegAnswered(Leg.PREFILL, vllm_answer(1)), DecodeClaimed()) if kind == "ticket" else GOOD[1:]
+    for well, one, two in product(range(len(path) + 1), EVERY, EVERY):
+        made = playbook(kind, SpentTickets(), 1)
+        actions, is_claiming = made.start(0.0), False
+        for event in (*path[:well], one, two):
+            assert made.end is not None or made.running or is_claiming, (made, event)
+            actions = made.on(event, 0.1)
+            is_claiming = is_claiming and not isinstance(event, DecodeClaimed | DecodeUnavailable)
+            is_claiming = is_claiming or any(isinstance(action, ClaimDecode) for action in actions)
+        assert made.end is not None or made.running or is_claiming, (made, path[:well], one, two)

@@ -44,7 +44,7 @@ class EndpointDirectory:
         for endpoint in (endpoint for endpoints in adoption.by_pool.values() for endpoint in endpoints):
             endpoint.salter = self._salter if adoption.plans[endpoint.plan.name].isolates_tenants else None
             if self._seats is not None:
-                endpoint.seat = self._seats.seat_for(endpoint.plan, endpoint.address.url, endpoint.seat)
+                endpoint.seat = self._seats.seat_for(endpoint.plan, endpoint.address.url)
         self._by_pool, self._plans = adoption.by_pool, adoption.plans
         self.version += 1
         self._resolved = {pool: found for pool, found in self._resolved.items() if pool in self._plans}

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
 
 from headrace.declaration.gateway_plan import GatewayPlan, PoolPlan
 from headrace.domain.endpoint import EngineKind
@@ -52,6 +53,8 @@ class Seats:
         self._slot_dir = slot_dir
         self._models: frozenset[str] = frozenset()
         self._workers = 1
+        self._books: WeakValueDictionary[str, SlotBook] = WeakValueDictionary()
+        """By URL of the engine, as long as a seat or a request has them: what is in use outlives plans."""
 
     def adopt(self, plan: GatewayPlan) -> None:
         """Follow a new plan."""
@@ -68,8 +71,8 @@ class Seats:
             self._folder(pool) for pool in pools if pool.handover is not None and isinstance(_words(pool), SlotWords)
         )
 
-    def seat_for(self, pool: PoolPlan, url: str, before: Seat | None) -> Seat | None:
-        """Return the seat of an endpoint at `url`; what its slots are used for is kept from `before`."""
+    def seat_for(self, pool: PoolPlan, url: str) -> Seat | None:
+        """Return the seat of an endpoint at `url`; who uses which of its slots is kept from plan to plan."""
         if pool.model not in self._models:
             return None
         plan, words = pool.handover, _words(pool)
@@ -83,7 +86,7 @@ class Seats:
             serves_whole=words.serves_whole,
             words=words,
             shape=declared_shape(plan, EngineKind(pool.engine), pool.model),
-            slots=self._slots(plan.slots or 1, before) if has_slots else None,
+            slots=self._slots(plan.slots or 1, url) if has_slots else None,
             folder=self._folder(pool) if has_slots else None,
             meeting_host=address.hostname or "",
             meeting_port=plan.bootstrap_port or (address.port or 80) + MEETING_OFFSET,
@@ -93,11 +96,14 @@ class Seats:
         folder = None if pool.handover is None else pool.handover.folder
         return self._slot_dir if folder is None else Path(folder)
 
-    def _slots(self, count: int, before: Seat | None) -> SlotBook:
-        own = tuple(range(self._serial % self._workers, count, self._workers))
-        if before is not None and before.slots is not None and before.slots.slots == own:
-            return before.slots
-        return SlotBook(own)
+    def _slots(self, count: int, url: str) -> SlotBook:
+        own = range(self._serial % self._workers, count, self._workers)
+        book = self._books.get(url)
+        if book is None:
+            book = self._books[url] = SlotBook(own)
+        else:
+            book.follow(own)
+        return book
 
 
 def _words(pool: PoolPlan) -> HandoverWords | None:

@@ -91,8 +91,9 @@ def hand_over(delivery: HandedOver, endpoint: Endpoint, seat: Seat) -> bool:
 
 def make_handover(delivery: HandedOver, pair: ChosenPair) -> "Handover | None":
     """Return the hand-over between a pair, to be started; None: prefill has no slot left."""
-    seat = pair.prefill.seat
+    seat, decode_seat = pair.prefill.seat, pair.decode.seat
     assert seat is not None
+    assert decode_seat is not None
     assert seat.words is not None
     is_unseen, unseen_s = not delivery.request.is_stream, pair.decode.plan.answer_timeout_s
     if pair.answer_s is not None:
@@ -111,7 +112,7 @@ def make_handover(delivery: HandedOver, pair: ChosenPair) -> "Handover | None":
         meeting_at=(seat.meeting_host, seat.meeting_port),
         claim_slot=lambda: None if seat.slots is None else seat.slots.try_claim(),
     )
-    return None if playbook is None else Handover(delivery, pair, playbook, seat)
+    return None if playbook is None else Handover(delivery, pair, playbook, seat, decode_seat)
 
 
 @dataclass(slots=True, eq=False)
@@ -122,7 +123,8 @@ class Handover:
     pair: ChosenPair
     playbook: Playbook
     seat: Seat
-    """Prefill's."""
+    """Prefill's. Both as they were at the start: a new plan may take an endpoint's role away."""
+    decode_seat: Seat
     prefill: Attempt | None = None
     """Until it has answered or failed."""
     decode: Attempt | None = None
@@ -308,9 +310,8 @@ class Handover:
     def _claim_decode(self, until_mono_s: float) -> None:
         """Its place is claimed since the start; where engines have slots, one of them must be idle."""
         self._pause = None
-        endpoint = self.pair.decode
-        slots = None if endpoint.seat is None else endpoint.seat.slots
-        if not endpoint.is_usable:
+        endpoint, slots = self.pair.decode, self.decode_seat.slots
+        if not endpoint.is_usable or endpoint.seat is None:
             self.told(DecodeUnavailable())
         elif slots is None:
             self.told(DecodeClaimed())
@@ -334,9 +335,9 @@ class Handover:
         Farewell(endpoint, freed.request, self.delivery.settings.loop, then)
 
     def _free_slot(self, freed: FreeSlot) -> None:
-        seat = self.seat if freed.side is Side.PREFILL else self.pair.decode.seat
-        if seat is not None and seat.slots is not None:
-            seat.slots.free(freed.slot)
+        slots = (self.seat if freed.side is Side.PREFILL else self.decode_seat).slots
+        assert slots is not None
+        slots.free(freed.slot)
 
     def _remove(self, name: str) -> None:
         if self.seat.folder is not None:

@@ -5,19 +5,23 @@ from pathlib import Path
 from headrace.declaration.gateway_plan import compile_gateway_plan
 from headrace.declaration.model import Declaration
 from headrace.gateway.endpoints.seat import Seat, Seats
+from headrace.gateway.handover.core.slot_book import SlotBook
 
 URL = "http://127.0.0.1:8000"
 
 
 def seats_of(pools: dict[str, dict[str, object]], *, serial: int = 0, workers: int = 1) -> dict[str, Seat | None]:
+    return adopted(Seats(serial, Path("/slots")), pools, workers=workers)
+
+
+def adopted(seats: Seats, pools: dict[str, dict[str, object]], *, workers: int = 1) -> dict[str, Seat | None]:
     declared = {name: {"model": "m", "endpoints": [URL], **pool} for name, pool in pools.items()}
     declaration = Declaration.model_validate(
         {"models": {"m": {}, "n": {}}, "pools": declared, "gateway": {"workers": workers}}
     )
     plan = compile_gateway_plan(declaration, {}, revision=1)
-    seats = Seats(serial, Path("/slots"))
     seats.adopt(plan)
-    return {pool.name: seats.seat_for(pool, URL, None) for pool in plan.pools}
+    return {pool.name: seats.seat_for(pool, URL) for pool in plan.pools}
 
 
 def role(name: str, engine: str, **handover: object) -> dict[str, object]:
@@ -59,3 +63,22 @@ def test_workers_give_out_slots_of_their_own() -> None:
         assert prefill.slots is not None
         assert prefill.slots.slots == slots
         assert (prefill.folder, decode.folder) == (Path("/slots"), Path("/shared"))
+
+
+def test_who_has_which_slot_outlives_reloads() -> None:
+    """Fewer slots, no roles and then roles again: while a request has a slot of the engine, nobody else is given it."""
+    seats, books = Seats(0, Path("/slots")), list[SlotBook]()
+    for slots in (2, 1, None, 2):
+        pools = {"p": role("prefill", "llamacpp", slots=slots or 2) if slots else {"engine": "llamacpp"}}
+        seat = adopted(seats, pools)["p"]
+        if slots is None:
+            assert seat is None
+            continue
+        assert seat is not None
+        assert seat.slots is not None
+        books.append(seat.slots)
+        if len(books) == 1:
+            assert seat.slots.try_claim() == 0
+    assert books[0] is books[1]
+    assert books[0] is books[2]
+    assert (books[0].try_claim(), books[0].try_claim()) == (1, None)

@@ -45,6 +45,15 @@ class SlotBook:
         self._serving[slot] = self._serving.get(slot, 0) + 1
         return slot
 
+    def follow(self, slots: Iterable[int]) -> None:
+        """Give out these from now on, by a new plan. One that is in use and not among them is not given again."""
+        self.slots = tuple(slots)
+        for slot in [slot for slot in self._idle if slot not in self.slots]:
+            del self._idle[slot]
+        for slot in self.slots:
+            if slot not in self._handing and slot not in self._serving:
+                self._idle.setdefault(slot)
+
     def free(self, slot: int) -> None:
         """Give a slot back. Twice is a bug. Raises: KeyError."""
         if slot in self._handing:
@@ -54,4 +63,5 @@ class SlotBook:
             if self._serving[slot]:
                 return
             del self._serving[slot]
-        self._idle[slot] = None
+        if slot in self.slots:
+            self._idle[slot] = None

@@ -82,8 +82,10 @@ class SlotPlaybook(Playbook):
         return (freed, ClaimDecode(self._expected.bound_s))
 
     def _decode_claimed(self, event: DecodeClaimed, now_mono_s: float) -> Sequence[Action]:
-        if not self._claims_decode or event.slot is None:
+        if not self._claims_decode:
             return ()
+        if event.slot is None:
+            return self._decode_unavailable()
         self._claims_decode = False
         self._decode_slot = event.slot
         request = self._words.restore(event.slot, self._file_name)

@@ -51,3 +51,17 @@ def test_a_slot_is_given_back_once() -> None:
     book = SlotBook(range(1))
     with pytest.raises(KeyError):
         book.free(0)
+
+
+def test_a_reload_that_changes_how_many_slots_there_are_keeps_who_has_them() -> None:
+    """A slot that is gone is not given again once it is free; one that came is given; none is given twice."""
+    book = SlotBook(range(3))
+    assert [book.try_claim(), book.try_share()] == [0, 1]
+    book.follow(range(1))
+    assert book.try_claim() is None
+    book.free(1)
+    assert book.idle == 0
+    book.follow(range(2))
+    assert [book.try_claim(), book.try_claim()] == [1, None]
+    book.free(0)
+    assert book.try_claim() == 0

@@ -125,6 +125,24 @@ def test_a_row_the_database_refuses_does_not_stop_the_others(projector, query, m
     assert query(select(JOURNAL_LOSSES.c.kind, JOURNAL_LOSSES.c.amount)) == [("refused", 1)]
 
 
+def test_many_records_become_rows_as_they_were_written(projector, query, make_journal, make_record):
+    """Whether requests are all alike, differ in everything or in the last one only, each row is its own."""
+    varied = [
+        {"uid": f"{number:032x}", "stream": number % 3 == 0, "tpot_s": None if number % 2 else 0.25 * number}
+        | {"pool": "a" if number < 2200 else None, "tenant": "team-a", "code": "late" if number == 2999 else None}
+        | {"input_tokens": number // 1024, "project": None if number == 500 else "p"}
+        for number in range(3010)
+    ]
+    journal = make_journal(buffer_records=10_000)
+    for number, fields in enumerate(varied):
+        journal.append(make_record(number, **{name: value for name, value in fields.items() if name != "uid"}))
+    journal.close()
+    assert projector.project() is Progress.CAUGHT_UP
+    names = tuple(varied[0])
+    found = query(select(*(REQUESTS.c[name] for name in names)).order_by(REQUESTS.c.uid))
+    assert [dict(zip(names, row, strict=True)) for row in found] == varied
+
+
 def test_a_frame_larger_than_a_read_is_still_taken(projector, query, make_journal, make_record):
     """Long request ids cannot stop the projection."""
     journal = make_journal()

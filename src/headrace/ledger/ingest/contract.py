@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-Row = list[str | float | int | bool | None]
+Value = str | float | int | bool | None
+Row = list[Value]
 """One request, in the order of `record.RECORD_FIELDS`."""
 
 

@@ -1,22 +1,29 @@
-"""Ingestion into SQLite with the standard library: 3.6 microseconds of CPU a row, decoding included (60,000 rows)."""
+"""Ingestion into SQLite with the standard library: 3.3 to 4.1 microseconds of CPU a row, decoding included (200,000 rows).
+
+The less where requests are alike (one model, one pool), the more where they are of many tenants, models and endpoints.
+"""
 
 import contextlib
 import sqlite3
-from itertools import chain
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain, count, islice
 from pathlib import Path
 
 from headrace.database.connect import SQLITE_BUSY_S, SQLITE_PRAGMAS
-from headrace.ledger.ingest.contract import Batch, BatchRefusedError, DatabaseUnavailableError, Row, list_losses
+from headrace.ledger.ingest.contract import Batch, BatchRefusedError, DatabaseUnavailableError, Row, Value, list_losses
 from headrace.ledger.record import RECORD_FIELDS
 from headrace.ledger.segment import writer_of
 
-_ROW = "(" + ",".join("?" * len(RECORD_FIELDS)) + ")"
 _GROUP = 32
 """Rows in one statement. Source: measured on 300,000 rows: 1 row 4.2, 10 rows 3.6, 40 rows 3.4 microseconds a row."""
 
+_PIECE = 32 * _GROUP
+"""Rows looked through together for columns that are alike in all of them; small enough to stay in the CPU's cache."""
+
 _TEMPLATE = f"INSERT INTO requests ({','.join(RECORD_FIELDS)}) VALUES {{rows}} ON CONFLICT (uid) DO NOTHING"  # noqa: S608
-_INSERT_ONE = _TEMPLATE.format(rows=_ROW)
-_INSERT_GROUP = _TEMPLATE.format(rows=",".join([_ROW] * _GROUP))
+_INSERT_ONE = _TEMPLATE.format(rows="(" + ",".join("?" * len(RECORD_FIELDS)) + ")")
+_STREAM = RECORD_FIELDS.index("stream")
 _INSERT_LOSS = (
     "INSERT INTO journal_losses (source, kind, amount, noted_at) VALUES (?, ?, ?, ?) "
     "ON CONFLICT (source, kind) DO UPDATE SET noted_at = excluded.noted_at, amount = CASE excluded.kind "
@@ -107,13 +114,43 @@ class SqliteIngest:
 
 def _insert(cursor: sqlite3.Cursor, rows: list[Row]) -> int:
     whole = len(rows) - len(rows) % _GROUP
-    written = 0
-    if whole:
-        cursor.executemany(
-            _INSERT_GROUP, [list(chain.from_iterable(rows[at : at + _GROUP])) for at in range(0, whole, _GROUP)]
-        )
-        written += cursor.rowcount
+    written = sum(_insert_piece(cursor, rows[at : min(at + _PIECE, whole)]) for at in range(0, whole, _PIECE))
     if whole < len(rows):
         cursor.executemany(_INSERT_ONE, rows[whole:])
         written += cursor.rowcount
     return written
+
+
+def _insert_piece(cursor: sqlite3.Cursor, rows: list[Row]) -> int:
+    """Insert a multiple of _GROUP rows. Handing over a value costs more than storing it, so one that a column has in
+    all rows (no code, one model, no price) is handed over once a statement."""
+    columns: list[Sequence[Value]] = list(zip(*rows, strict=True))
+    columns[_STREAM] = [1 if value is True else 0 if value is False else value for value in columns[_STREAM]]
+    alike: list[int] = []
+    values: list[Value] = []
+    varying: list[Sequence[Value]] = []
+    for number, column in enumerate(columns):
+        value = column[0]
+        if value == column[-1] and value == column[len(rows) // 2] and column.count(value) == len(rows):
+            alike.append(number)
+            values.append(value)
+        else:
+            varying.append(column)
+    rest = chain.from_iterable(zip(*varying, strict=True))
+    step = _GROUP * len(varying)
+    cursor.executemany(
+        _group_statement(tuple(alike)), [[*values, *islice(rest, step)] for _ in range(0, len(rows), _GROUP)]
+    )
+    return cursor.rowcount
+
+
+@lru_cache(maxsize=64)
+def _group_statement(alike: tuple[int, ...]) -> str:
+    """INSERT of _GROUP rows; its first parameters are the values of the columns `alike`, then row by row the others."""
+    shared = {column: f"?{number}" for number, column in enumerate(alike, 1)}
+    following = count(len(alike) + 1)
+    rows = (
+        ",".join([shared.get(column) or f"?{next(following)}" for column in range(len(RECORD_FIELDS))])
+        for _ in range(_GROUP)
+    )
+    return _TEMPLATE.format(rows=",".join(f"({row})" for row in rows))

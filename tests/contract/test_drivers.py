@@ -67,7 +67,7 @@ ERROR_FACTS = [
     (EngineKind.LLAMACPP, *capture("error_grammar"), ErrorCode.INVALID_REQUEST),
     (EngineKind.LLAMACPP, *capture("error_previous_response"), ErrorCode.INVALID_REQUEST),
     (EngineKind.LLAMACPP, *capture("error_embeddings"), ErrorCode.UNSUPPORTED_PARAMETER),
-    (EngineKind.LLAMACPP, *capture("error_path"), ErrorCode.ENGINE_REFUSED),
+    (EngineKind.LLAMACPP, *capture("error_path"), ErrorCode.ROUTE_NOT_FOUND),
     (
         EngineKind.LLAMACPP,
         503,
@@ -83,7 +83,7 @@ ERROR_FACTS = [
     ),
     (EngineKind.VLLM, 400, answer(NESTED, "temperature must be non-negative", 400), ErrorCode.INVALID_REQUEST),
     (EngineKind.VLLM, 404, answer(NESTED, "The model `x` does not exist.", 404), ErrorCode.ENGINE_REFUSED),
-    (EngineKind.VLLM, 404, b'{"detail":"Not Found"}', ErrorCode.ENGINE_REFUSED),
+    (EngineKind.VLLM, 404, b'{"detail":"Not Found"}', ErrorCode.ROUTE_NOT_FOUND),
     (EngineKind.VLLM, 401, b'{"error":"Unauthorized"}', ErrorCode.ENGINE_REFUSED),
     (EngineKind.VLLM, 500, answer(NESTED, "cannot schedule new futures after shutdown", 500), ErrorCode.ENGINE_REFUSED),
     (EngineKind.VLLM, 503, answer(NESTED, "The engine is currently busy", 503), ErrorCode.ENGINE_REFUSED),

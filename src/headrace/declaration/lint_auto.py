@@ -20,16 +20,16 @@ def lint_auto(declaration: Declaration, models: frozenset[str]) -> Iterator[Find
                 yield error((*path, "models", model), "stands for several models itself", "Name those.")
             elif model not in models:
                 yield error((*path, "models", model), "there is no such model", did_you_mean(model, models))
-        known = [model for model in auto.models if model in models]
+        known = [model for model in auto.models if model in models and model not in declaration.auto_models]
         if len({frozenset(kinds[model]) for model in known if kinds[model]}) > 1:
             yield warning((*path, "models"), "some serve embeddings and some do not", "Name models of one kind.")
-        if len(auto.models) == 1:
+        if len(auto.models) == len(known) == 1:
             yield warning((*path, "models"), "there is one model to choose from", "Name another one.")
         unpriced = [model for model in known if model not in prices]
         asks_price = auto.prefer == "cheapest" or auto.max_price_per_million is not None
         if unpriced and (asks_price or len(unpriced) < len(known)):
             message = f"these models have no price and count as free: {', '.join(unpriced[:5])}"
             yield warning((*path, "models"), message, "Give their prices in prices.models.")
-        qualities = {candidate.quality for candidate in auto.models.values()}
-        if auto.prefer == "best" and len(qualities) == 1 and len(auto.models) > 1:
+        qualities = {auto.models[model].quality for model in known}
+        if auto.prefer == "best" and len(qualities) == 1 and len(known) > 1:
             yield warning((*path, "models"), "all have the same quality: none is best", "Give each its quality.")

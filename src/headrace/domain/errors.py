@@ -148,7 +148,9 @@ ERRORS: Mapping[ErrorCode, ErrorSpec] = MappingProxyType(
             400, "Prompt and answer do not fit the model's context.", "Shorten the prompt or the output limit."
         ),
         ErrorCode.ROUTE_NOT_FOUND: _caller(
-            404, "The path is not one that headrace serves.", "Use one of the paths in the message."
+            404,
+            "The path is not one that headrace serves, or the model's engines do not have it.",
+            "Use one of the paths in the message, or another model.",
         ),
         ErrorCode.METHOD_NOT_ALLOWED: _caller(
             405, "The path exists, but not for this method.", "Use the method in `Allow`."

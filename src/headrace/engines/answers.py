@@ -24,9 +24,19 @@ CALLER_STATUSES: Mapping[int, ErrorCode] = {
     413: ErrorCode.BODY_TOO_LARGE,
     415: ErrorCode.INVALID_REQUEST,
     422: ErrorCode.INVALID_REQUEST,
+    501: ErrorCode.UNSUPPORTED_PARAMETER,
 }
-"""Statuses with which an engine blames the caller. Not 401 and 403, where it rejects the credentials that headrace
-shows, nor 404, where it lacks a model or path that headrace chose: those are the deployment's fault."""
+"""Statuses with which an engine blames the caller; 501 says that it was not built for what is asked. Not 401 and 403,
+where it rejects the credentials that headrace shows: those are the deployment's fault. 404: see `translate`."""
+
+NO_PATH = re.compile(
+    r"Not Found|Method Not Allowed|File Not Found|404 page not found|Invalid URL \((GET|POST|PUT) .*\)"
+)
+"""All that a server says that has no such path: FastAPI of vLLM, SGLang and trtllm-serve; llama.cpp; Go's servers, such
+as Ollama; OpenAI. A proxy that knows nothing of what is behind it says it in pages or words of its own."""
+_NO_ANSWER = re.compile(r"(previous )?response with id .{1,200} not found", re.IGNORECASE)
+"""Source: vllm/entrypoints/openai/responses/serving.py, recorded; SGLang and trtllm-serve have the same words."""
+_NO_MODEL = re.compile(r"model .{1,200} (does not exist|not found)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +85,12 @@ def translate(answer: ErrorAnswer, *, too_long: Sequence[re.Pattern[str]], engin
     1. A message that one of `too_long` finds is CONTEXT_TOO_LONG, whatever its status, with the numbers of the groups
        `prompt` and `context` where the pattern has them.
     2. A status of CALLER_STATUSES is the caller's fault, with the engine's message.
-    3. 429 and 503 mean that this engine is loading, full or leaving: another may do it.
-    4. Everything else is the engine's fault.
+    3. 404 and 405 have four meanings. No such path: the caller asked for an API that this model's engine does not have
+       (an embedding of a chat model); any caller could say so at will, so that it is no engine's fault. No such earlier
+       answer: likewise, the engine has forgotten it. No such model: the operator has declared another name than the
+       engine has, and it is of no use until one of the two changes. Anything else: 5.
+    4. 429 and 503 mean that this engine is loading, full or leaving: another may do it.
+    5. Everything else is the engine's fault.
     """
     message = answer.message or f"{engine} answered HTTP {answer.status} without a message"
     for pattern in too_long:
@@ -86,6 +100,22 @@ def translate(answer: ErrorAnswer, *, too_long: Sequence[re.Pattern[str]], engin
             return context_too_long(prompt, context, param=answer.param, engine_says=message)
     if code := CALLER_STATUSES.get(answer.status):
         return EngineError(code=code, message=message, param=answer.param)
+    if answer.status in (404, 405):
+        return _not_found(answer, message, engine)
+    return engine_fault(f"{engine}: {message}")
+
+
+def _not_found(answer: ErrorAnswer, message: str, engine: str) -> EngineError:
+    """Case 3 of `translate`."""
+    if NO_PATH.fullmatch(answer.message):
+        return EngineError(
+            code=ErrorCode.ROUTE_NOT_FOUND, message=f"{engine} does not have this API for this model", param="model"
+        )
+    if _NO_ANSWER.search(answer.message):
+        message = "previous_response_id names an answer that its engine does not hold any more; send the whole input"
+        return EngineError(code=ErrorCode.UNSUPPORTED_PARAMETER, message=message, param="previous_response_id")
+    if answer.fields.get("code") == "model_not_found" or answer.param == "model" or _NO_MODEL.search(answer.message):
+        return engine_fault(f"{engine} has no model of the declared name: {message}", is_out=True)
     return engine_fault(f"{engine}: {message}")
 
 
@@ -113,10 +143,8 @@ def context_too_long(
     )
 
 
-def engine_fault(message: str, *, retry_after_s: float | None = None, is_leaving: bool = False) -> EngineError:
-    return EngineError(
-        code=ErrorCode.ENGINE_REFUSED, message=message, retry_after_s=retry_after_s, is_leaving=is_leaving
-    )
+def engine_fault(message: str, *, retry_after_s: float | None = None, is_out: bool = False) -> EngineError:
+    return EngineError(code=ErrorCode.ENGINE_REFUSED, message=message, retry_after_s=retry_after_s, is_out=is_out)
 
 
 SOURCE_PLACE = '\n\n  File "'

@@ -156,8 +156,8 @@ class EngineError:
     retry_after_s: float | None = None
     figures: Mapping[str, int] = field(default_factory=dict[str, int])
     """Numbers for the error object: `prompt_tokens` and `context_tokens` of CONTEXT_TOO_LONG, as far as known."""
-    is_leaving: bool = False
-    """The engine is shutting down, whatever its readiness path says: it takes no new requests."""
+    is_out: bool = False
+    """It takes no request of the model, whatever its readiness path says: it is shutting down, or has no such model."""
 
 
 class FieldRule(StrEnum):
@@ -228,7 +228,8 @@ class Driver(Protocol):
         """Put an engine's error answer (status >= 400, or an in-band error event's JSON) into our codes.
 
         4xx that are the caller's fault become caller codes with the engine's message; the engine's own faults become
-        ENGINE_REFUSED, which may fail over; one over-long prompt is CONTEXT_TOO_LONG whatever the engine calls it.
+        ENGINE_REFUSED, which may fail over; one over-long prompt is CONTEXT_TOO_LONG whatever the engine calls it, and
+        a path that it lacks ROUTE_NOT_FOUND.
         """
         ...
 

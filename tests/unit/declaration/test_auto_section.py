@@ -88,3 +88,19 @@ def test_tenants_and_keys_may_be_given_the_name() -> None:
     tenants: {t: {models: [auto]}}
     """
     assert said(section) == []
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        "auto_models: {a: {models: {zz: {}}}}",
+        "auto_models: {a: {models: {a: {}}}}",
+        "auto_models: {a: {models: {zz: {}, yy: {}}, prefer: best}}",
+    ],
+)
+def test_a_model_that_does_not_exist_is_all_that_is_said(section: str) -> None:
+    """What is only doubtful while the models are not found is not said beside the error."""
+    assert {line.partition(": ")[2] for line in said(section)} <= {
+        "there is no such model",
+        "stands for several models itself",
+    }

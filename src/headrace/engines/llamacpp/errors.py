@@ -2,8 +2,7 @@
 
 import re
 
-from headrace.domain.errors import ErrorCode
-from headrace.engines.answers import context_too_long, engine_fault, read_error, translate
+from headrace.engines.answers import context_too_long, read_error, translate
 from headrace.engines.contract import EngineError
 
 _TOO_LONG = (
@@ -24,8 +23,4 @@ def translate_error(status: int, body: bytes) -> EngineError:
     if answer.type == "exceed_context_size_error":
         prompt_tokens, context_tokens = answer.number("n_prompt_tokens"), answer.number("n_ctx")
         return context_too_long(prompt_tokens, context_tokens, param=answer.param, engine_says=answer.message)
-    if answer.status == 404:  # a path; llama.cpp takes any model name
-        return engine_fault(f"llama.cpp does not serve this path: {answer.message}")
-    if answer.status == 501:  # such as embeddings of a pool without `embeddings: true`
-        return EngineError(code=ErrorCode.UNSUPPORTED_PARAMETER, message=answer.message)
     return translate(answer, too_long=_TOO_LONG, engine="llama.cpp")

@@ -31,5 +31,5 @@ def translate_error(status: int, body: bytes) -> EngineError:
     """See `contract.Driver`."""
     answer = read_error(status, body)
     if answer.status >= 500 and _LEAVING.search(answer.message):
-        return engine_fault(f"vLLM is shutting down: {answer.message}", is_leaving=True)
+        return engine_fault(f"vLLM is shutting down: {answer.message}", is_out=True)
     return translate(answer, too_long=_TOO_LONG, engine="vLLM")

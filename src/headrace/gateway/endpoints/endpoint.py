@@ -12,9 +12,9 @@ from headrace.gateway.endpoints.load import EndpointLoad
 from headrace.gateway.endpoints.seat import Seat
 from headrace.gateway.http.connection_pool import ConnectionPool
 
-LEAVING_S = 60.0
-"""An engine that said it shuts down is tried again after so long, where no probe has failed by then. Chosen: longer
-than most drains."""
+OUT_S = 60.0
+"""An engine that said it shuts down, or has no such model, is tried again after so long, where no probe has failed by
+then. Chosen: longer than most drains."""
 LONGEST_EJECTION_FACTOR = 16
 """An endpoint that fails again and again is left out for at most so many times `eject_s`. Chosen."""
 
@@ -50,10 +50,10 @@ class Endpoint:
         "is_draining",
         "is_usable",
         "last_byte_mono_s",
-        "leaving_until_mono_s",
         "load",
         "names",
         "nobody_listens",
+        "out_until_mono_s",
         "outages",
         "plan",
         "reason",
@@ -99,8 +99,8 @@ class Endpoint:
         self.last_byte_mono_s = 0.0
         """When an engine's byte last arrived here, for any request: progress that a busy engine shows."""
         self.ejected_until_mono_s = 0.0
-        self.leaving_until_mono_s = 0.0
-        """Until then good probes are not believed: the engine has said that it is shutting down."""
+        self.out_until_mono_s = 0.0
+        """Until then good probes are not believed: the engine has said that it takes no request of the model."""
         self.nobody_listens = False
         """The last probe found no listener: it drains, or it is dead while a connection of it still stands."""
         self.told_context_tokens: int | None = None
@@ -147,7 +147,7 @@ class Endpoint:
         """A probe was answered well. An ejection runs its time first, then one good probe ends it."""
         if self.state is EndpointState.EJECTED and now_mono_s < self.ejected_until_mono_s:
             return
-        if now_mono_s < self.leaving_until_mono_s:
+        if now_mono_s < self.out_until_mono_s:
             return
         if self.state is EndpointState.EJECTED:
             self.failures_in_a_row = self.plan.eject_after - 1  # on trial: one more failure ejects again
@@ -158,20 +158,21 @@ class Endpoint:
             self._become(EndpointState.BUSY, reason)
 
     def probe_said_not_ready(self, reason: str) -> None:
-        self.leaving_until_mono_s = 0.0  # what answers next is another process, or has made up its mind
+        self.out_until_mono_s = 0.0  # what answers next is another process, or has made up its mind
         if self.nobody_listens:  # the process that failed is gone, and its ejection with it
             self.failures_in_a_row = self._ejections = 0
         if self.nobody_listens or self.state is not EndpointState.EJECTED:
             self._become(EndpointState.NOT_READY, reason)
 
-    def engine_is_leaving(self, reason: str, now_mono_s: float) -> bool:
-        """The engine refuses new requests because it shuts down, though its probes may go on saying that all is well.
+    def engine_is_out(self, reason: str, now_mono_s: float) -> bool:
+        """The engine refuses whatever it is sent, as it shuts down or has no such model, though its probes may go on
+        saying that all is well.
 
-        Out at once, until a probe fails (it has gone) or LEAVING_S have passed. Returns whether that took it out.
+        Out at once, until a probe fails (it has gone) or OUT_S have passed. Returns whether that took it out.
         """
         was_usable = self.is_usable
         self.failures += 1
-        self.leaving_until_mono_s = now_mono_s + LEAVING_S
+        self.out_until_mono_s = now_mono_s + OUT_S
         self._become(EndpointState.NOT_READY, reason)
         return was_usable
 

@@ -68,8 +68,8 @@ class Attempt:
         """It failed by the engine's fault. `is_blamed`: for the first time for this request."""
         self.leave()
         endpoint = self.endpoint
-        if engine_error is not None and engine_error.is_leaving:
-            endpoint.engine_is_leaving(engine_error.message, now_mono_s)
+        if engine_error is not None and engine_error.is_out:
+            endpoint.engine_is_out(engine_error.message, now_mono_s)
         elif is_blamed:
             endpoint.request_failed(detail, now_mono_s, is_refused=is_refused)
         if self.was_usable and not endpoint.is_usable:

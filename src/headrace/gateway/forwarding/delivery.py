@@ -20,6 +20,7 @@ from headrace.gateway.forwarding.attempt_request import attempt_body, attempt_he
 from headrace.gateway.forwarding.caller_stream import CallerStream
 from headrace.gateway.forwarding.core.bars import ResumeCause
 from headrace.gateway.forwarding.core.failover import AttemptFailed, Decision, NextStep, decide
+from headrace.gateway.forwarding.elsewhere import go_elsewhere, move_on
 from headrace.gateway.forwarding.going_on import resume
 from headrace.gateway.forwarding.handed_over import Leaving
 from headrace.gateway.forwarding.handover import hand_over
@@ -92,7 +93,7 @@ class Delivery:
         self.exchange.source = self
         self.settings.budget.count_request()
         if first is None:
-            self._try_next()
+            self.try_next()
             return
         assert isinstance(first.place, Endpoint)
         self.attempt_at(first.place)
@@ -129,7 +130,8 @@ class Delivery:
 
     # --- attempts
 
-    def _try_next(self) -> None:
+    def try_next(self) -> None:
+        """Make an attempt at whatever endpoint routing chooses."""
         self.pause = None
         try:
             self.attempt_at(self.settings.candidates.choose(self.request, self.tried))
@@ -324,7 +326,8 @@ class Delivery:
             return
         endpoint = self.attempt.endpoint
         error = endpoint.driver.translate_error(status, payload)
-        if RequestError(error.code, "").spec.may_fail_over:
+        refusal = RequestError(error.code, error.message, param=error.param, figures=error.figures)
+        if refusal.spec.may_fail_over:
             code = error.code if self.stream is None else ErrorCode.STREAM_BROKEN
             self.cancel_and_fail(code, detail, engine_error=error)
             return
@@ -333,7 +336,8 @@ class Delivery:
         self.account.detail = f"{endpoint.endpoint_id}: {detail}"
         self.note_usage()
         self.cancel_attempt()
-        self.fail(RequestError(error.code, error.message, param=error.param, figures=error.figures))
+        if not go_elsewhere(self, endpoint, refusal):
+            self.fail(refusal)
 
     def note_usage(self) -> None:
         """Bring the account up to what the caller was sent."""
@@ -393,28 +397,21 @@ class Delivery:
             code=code,
             attempts=self.account.attempts,
             is_content_sent=False,
-            has_other_endpoint=settings.candidates.has_other(self.request, self.tried) or self._has_other_model(),
+            has_other_endpoint=settings.candidates.has_other(self.request, self.tried) or move_on(self),
         )
         decision = decide(event, settings.retry, settings.budget, now_mono_s=now, jitter=random())  # noqa: S311
         settings.meters.retry_budget_refusals += decision.is_budget_used_up
         self._follow(decision, code, engine_error)
 
-    def _has_other_model(self) -> bool:
-        """Go to another model, where the caller's word stands for several and its head does not name one yet."""
-        request = self.request
-        if request.choice is None or self.exchange.is_streaming:
-            return False
-        return self.settings.candidates.move_on(request, self.tried)
-
     def _follow(self, decision: Decision, code: ErrorCode, engine_error: EngineError | None) -> None:
         if decision.step is NextStep.TRY_ELSEWHERE:
             self.meters.failovers[code.value] = self.meters.failovers.get(code.value, 0) + 1
             self.start_over()
-            self._try_next()
+            self.try_next()
         elif decision.step is NextStep.TRY_AGAIN_LATER:
             self.meters.retries += 1
             self.start_over()
-            self.pause = self.settings.loop.call_later(decision.wait_s, self._try_next)
+            self.pause = self.settings.loop.call_later(decision.wait_s, self.try_next)
         else:
             self.fail(failure_of(code, engine_error, self.account.attempts))
 

@@ -79,6 +79,10 @@ class Candidates(Protocol):
 
     def has_other(self, request: InferenceRequest, tried: tuple[Endpoint, ...]) -> bool: ...
 
+    def refusing(self, request: InferenceRequest, endpoint: Endpoint, error: RequestError) -> tuple[Endpoint, ...]:
+        """`endpoint` has refused the request as not for it. Returns all that would say the same, of any model."""
+        ...
+
     def split(self, request: InferenceRequest, endpoint: Endpoint) -> ChosenPair | None:
         """Return who computes the prompt of a request that is for `endpoint`, and who answers it; None: `endpoint`
         alone. Raises: RequestError where that cannot answer alone, and nobody can help it.

@@ -30,6 +30,17 @@ def least_context(endpoints: Iterable[Endpoint]) -> int | None:
     return min(known, default=None)
 
 
+def longest_context(endpoints: Iterable[Endpoint]) -> int | None:
+    """The longest context; None: nobody knows that of one of them."""
+    longest = 0
+    for one in endpoints:
+        context_tokens = one.context_tokens
+        if context_tokens is None:
+            return None
+        longest = max(longest, context_tokens)
+    return longest
+
+
 def fitting(endpoints: Sequence[Endpoint], request: InferenceRequest) -> Sequence[Endpoint]:
     """Return those of the endpoints that it is to go to, by the cases above. One whose context nobody knows is kept."""
     if not is_one_prompt(request):
@@ -54,6 +65,43 @@ def too_long(endpoints: Sequence[Endpoint], request: InferenceRequest) -> Reques
         f"{longest}: shorten the prompt"
     )
     return RequestError(ErrorCode.CONTEXT_TOO_LONG, message, figures={"context_tokens": longest})
+
+
+def as_short(endpoint: Endpoint, error: RequestError, every: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
+    """Return the endpoints that would find too long what `endpoint` does: its like within its pool, and all whose
+    context is known to be no longer than what it says of its own.
+    """
+    told = _figure(error, "context_tokens") or endpoint.context_tokens
+    pool, like = endpoint.plan.name, endpoint.context_tokens
+    return tuple(
+        [
+            one
+            for one in every
+            if (one.plan.name == pool and one.context_tokens == like)
+            or (told is not None and one.context_tokens is not None and one.context_tokens <= told)
+        ]
+    )
+
+
+def note_too_long(request: InferenceRequest, endpoint: Endpoint, error: RequestError) -> None:
+    """An engine has counted: the request needs more than the context there, so that the estimate was too low."""
+    if not is_one_prompt(request):
+        return
+    told = _figure(error, "context_tokens") or endpoint.context_tokens or 0
+    least = max(_figure(error, "prompt_tokens"), told + 1 - (request.output_limit_tokens or 1))
+    request.estimated_input_tokens = max(request.estimated_input_tokens, least)
+
+
+def without_path(endpoint: Endpoint, every: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
+    """Return the endpoints that lack an API as `endpoint` does: those of the same engine with the same model."""
+    plan = endpoint.plan
+    kind = (plan.model, plan.engine, plan.embeddings)
+    return tuple([one for one in every if (one.plan.model, one.plan.engine, one.plan.embeddings) == kind])
+
+
+def _figure(error: RequestError, name: str) -> int:
+    found = (error.figures or {}).get(name)
+    return found if isinstance(found, int) else 0
 
 
 def least_input_tokens(request: InferenceRequest) -> int:

@@ -13,6 +13,7 @@ from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import ApiDialect, InferenceRequest, RequestClass
 from headrace.domain.routing_status import RouteExplanation
 from headrace.domain.tenant import Caller
+from headrace.gateway.routing.context_fit import is_one_prompt, longest_context, needed_tokens
 from headrace.gateway.routing.core.model_choice import ModelChoice, ModelPace, Offer, predict, rank
 from headrace.gateway.routing.model_view import nothing_picked, request_for, with_models
 from headrace.gateway.routing.placement import Placing
@@ -35,6 +36,24 @@ class Asks:
     quote: Quote
     wait_of: WaitOf
     tokens_of: TokensOf
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was found of one model for one request."""
+
+    candidate: AutoCandidatePlan
+    placing: Placing
+    asked: InferenceRequest
+    context_tokens: int | None
+    """The longest of the endpoints that it could go to; None: one of them may have any."""
+    is_usable: bool
+    """Not all that is left are ejected endpoints."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether the request is estimated to fit into that."""
+        return self.context_tokens is None or needed_tokens(self.asked) <= self.context_tokens
 
 
 class ModelChooser:
@@ -75,18 +94,19 @@ class ModelChooser:
         plan = self._plans[request.requested_model]
         allowed = _allowed(plan, caller)
         now = monotonic()
-        looks: list[tuple[AutoCandidatePlan, Placing, InferenceRequest]] = []
+        looks: list[Look] = []
         left_out: dict[str, RequestError] = {}
         for candidate in plan.candidates:
             if candidate.model not in allowed:
                 continue
             try:
-                looks.append((candidate, *self._look(request, candidate.model)))
+                looks.append(self._look(request, candidate))
             except RequestError as error:
                 left_out[candidate.model] = error
-        output_tokens = _output_tokens(request, [placing for _, placing, _ in looks])
+        looks = _with_context(looks, left_out)
+        output_tokens = _output_tokens(request, [look.placing for look in looks])
         weight = 1.0 if caller is None else caller.weight
-        offers = [self._offer(*look, output_tokens, weight, now) for look in looks]
+        offers = [self._offer(look, output_tokens, weight, now) for look in looks]
         self._keep_price(plan, offers, left_out)
         reasons = [(model, error.message) for model, error in left_out.items()]
         if not offers:
@@ -110,7 +130,7 @@ class ModelChooser:
         try:
             self.choose(request, caller, explains=True)
         except RequestError as error:
-            if request.choice is None or error.code is not ErrorCode.NO_READY_ENDPOINT:
+            if request.choice is None or error.code not in (ErrorCode.NO_READY_ENDPOINT, ErrorCode.FORBIDDEN):
                 raise
             return with_models(nothing_picked(request, error.message), request.choice)
         return self._router.explain(request)
@@ -126,27 +146,20 @@ class ModelChooser:
         else:
             pace.told(took_s, output_tokens, now)
 
-    def _look(self, request: InferenceRequest, model: str) -> tuple[Placing, InferenceRequest]:
+    def _look(self, request: InferenceRequest, candidate: AutoCandidatePlan) -> "Look":
         """Raises: RequestError where the model cannot take the request now."""
-        asked = request_for(request, model)
-        asked.estimated_input_tokens = self._asks.tokens_of(model, request.prompt_bytes)
+        asked = request_for(request, candidate.model)
+        asked.estimated_input_tokens = self._asks.tokens_of(candidate.model, request.prompt_bytes)
         endpoints = self._router.offered(asked)
         if not endpoints:
             raise self._router.refusal(asked)
         self._placer.pick(asked, endpoints)
         placing = asked.placing
         assert isinstance(placing, Placing)
-        return placing, asked
+        return Look(candidate, placing, asked, longest_context(endpoints), endpoints[0].is_usable)
 
-    def _offer(
-        self,
-        candidate: AutoCandidatePlan,
-        placing: Placing,
-        asked: InferenceRequest,
-        output_tokens: float,
-        weight: float,
-        now: float,
-    ) -> Offer:
+    def _offer(self, look: "Look", output_tokens: float, weight: float, now: float) -> Offer:
+        candidate, placing, asked = look.candidate, look.placing, look.asked
         picked, held_tokens = placing.picked, placing.held_tokens
         assert picked is not None
         model, input_tokens = candidate.model, asked.estimated_input_tokens
@@ -164,7 +177,7 @@ class ModelChooser:
             output_tokens=output_tokens,
             price_nanos=self._asks.quote(model, input_tokens, cached_tokens, round(output_tokens)),
             cached_tokens=cached_tokens,
-            is_last_resort=not self._router.offered(asked)[0].is_usable,
+            is_last_resort=not look.is_usable,
             placing=placing,
             split_pool=asked.split_pool,
         )
@@ -180,7 +193,7 @@ class ModelChooser:
                 offers.remove(offer)
                 per_million = offer.price_nanos / max(1.0, tokens) / 1000
                 message = f"expected to cost {per_million:.6g} per million tokens, above max_price_per_million"
-                left_out[offer.model] = RequestError(ErrorCode.NO_READY_ENDPOINT, message)
+                left_out[offer.model] = RequestError(ErrorCode.FORBIDDEN, message)
 
     def _try_stale(self, offers: Sequence[Offer], now: float) -> None:
         """Who gave no answer lately is taken to be as fast as the fastest, for one request: it may be."""
@@ -197,6 +210,26 @@ class ModelChooser:
         if pace is None:
             pace = self._paces[model] = ModelPace()
         return pace
+
+
+def _with_context(looks: list[Look], left_out: dict[str, RequestError]) -> list[Look]:
+    """Return the models whose context holds what the request is estimated to need. Where none does, those of the
+    longest: its engine counts, and says so. Where only ejected endpoints do, all: the estimate may be wrong.
+    """
+    if not looks or all(look.fits for look in looks) or not is_one_prompt(looks[0].asked):
+        return looks
+    kept = [look for look in looks if look.fits]
+    if not kept:
+        longest = max(look.context_tokens or 0 for look in looks)
+        kept = [look for look in looks if look.context_tokens == longest]
+    elif not any(look.is_usable for look in kept):
+        return looks
+    for look in looks:
+        if look not in kept:
+            needed, held = needed_tokens(look.asked), look.context_tokens
+            message = f"the request needs about {needed} tokens, and its context holds {held}"
+            left_out[look.candidate.model] = RequestError(ErrorCode.CONTEXT_TOO_LONG, message)
+    return kept
 
 
 def _allowed(plan: AutoModelPlan, caller: Caller | None) -> frozenset[str]:

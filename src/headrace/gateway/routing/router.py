@@ -12,7 +12,15 @@ from headrace.gateway.endpoints.directory import EndpointDirectory, count_states
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.endpoints.pair import ChosenPair
 from headrace.gateway.endpoints.serving import ServedModel
-from headrace.gateway.routing.context_fit import fitting, least_context, needed_tokens, too_long
+from headrace.gateway.routing.context_fit import (
+    as_short,
+    fitting,
+    least_context,
+    needed_tokens,
+    note_too_long,
+    too_long,
+    without_path,
+)
 from headrace.gateway.routing.core.model_choice import ModelChoice
 from headrace.gateway.routing.core.pool_rules import PoolRules, make_rules
 from headrace.gateway.routing.core.scorers import hash_of
@@ -217,6 +225,15 @@ class Router:
             request.split_pool = ""
             return self.has_other(request, tried)
         return bool(self._reserve(request, tried))
+
+    def refusing(self, request: InferenceRequest, endpoint: Endpoint, error: RequestError) -> tuple[Endpoint, ...]:
+        """`endpoint` has refused the request as not for it. Returns all that would say the same, of any model; where
+        the prompt is too long, the request is known from now on to need more than that endpoint has.
+        """
+        if error.code is ErrorCode.ROUTE_NOT_FOUND:
+            return without_path(endpoint, self._directory)
+        note_too_long(request, endpoint, error)
+        return as_short(endpoint, error, self._directory)
 
     def offered(self, request: InferenceRequest) -> Sequence[Endpoint]:
         """The endpoints that a first attempt could go to now: usable ones or, in need, ejected ones."""

@@ -53,6 +53,8 @@ class RoutingFigures:
     endpoints: tuple[EndpointPicks, ...]
     pools: tuple[PoolPrediction, ...]
     models: tuple[ModelRouting, ...]
+    choices: dict[tuple[str, str], int]
+    """By a name that stands for several models, and the model that was chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -140,7 +140,7 @@ class Worker:
         directory, placer = self._directory, self._placer
         self._cache_reader = KvEventReader(directory, on_emptied=placer.forget, on_held=placer.hold_at_most)
         routed = RoutingCollector(
-            lambda: routing_figures(placer), self._cache_reader.figures, lambda: pool_loads(directory)
+            lambda: routing_figures(placer, self._paces), self._cache_reader.figures, lambda: pool_loads(directory)
         )
         more = (quotas, sharing, queues, issuers, misses, routed, handovers)
         self._exposition = Exposition(self._counters, self._sample, *more)

@@ -44,6 +44,10 @@ PREFIX_TOKENS = _counter(
     "headrace_routing_prefix_tokens_total", ("model", "kind"), "tokens",
     "Input tokens of answers that told what was cached: input (all of them), expected (believed to be cached), cached.",
 )  # fmt: skip
+CHOICES = _counter(
+    "headrace_model_choices_total", ("name", "model"), "requests",
+    "Requests for a name that stands for several models (auto_models), by the model that was chosen first.",
+)  # fmt: skip
 INDEX_BLOCKS = _gauge(
     "headrace_routing_index_blocks", ("endpoint",), "blocks", "Blocks of prompts that the endpoint is believed to hold."
 )
@@ -94,7 +98,7 @@ POOL_ENGINES = _gauge(
 )
 
 ROUTING_METRICS = (
-    PICKS, PREDICTION, LEFT_OUT, BRAKED, SAMPLED, PREFIX_TOKENS, INDEX_BLOCKS, INDEX_TOKENS,
+    PICKS, PREDICTION, LEFT_OUT, BRAKED, SAMPLED, PREFIX_TOKENS, CHOICES, INDEX_BLOCKS, INDEX_TOKENS,
     CACHE_STORED, CACHE_REMOVED, CACHE_EMPTIED, CACHE_HELD, EVENT_MESSAGES,
     POOL_RUNNING, POOL_WAITING, POOL_KV, POOL_PREFILL, POOL_HELD, POOL_ENGINES,
 )  # fmt: skip

@@ -84,6 +84,11 @@ async def test_a_name_sends_no_prompt_to_a_model_that_cannot_hold_it(tmp_path: P
             answer = await ask(gateway.port, post(body, gateway.key))
             assert (answer.status, answer.code) == (400, "context_too_long")
             assert answer.json["error"]["context_tokens"] == 32_768
+        counted = [line for line in (await gateway.metrics()).splitlines() if line.startswith("headrace_model_choices")]
+        assert sorted(counted) == [
+            'headrace_model_choices_total{model="big",name="auto"} 9.0',
+            'headrace_model_choices_total{model="small",name="auto"} 1.0',
+        ]
         wish = ExplainRoute(body=json.dumps(said("x" * 60_000)), path=CHAT, tenant="default")
         reply = await gateway.command(wish)
         assert "its context holds 4096" in reply.text

@@ -54,7 +54,10 @@ def _routing(figures: RoutingFigures) -> Iterator[Metric]:
         prefixes.add_metric([model.model, "input"], model.told_tokens)
         prefixes.add_metric([model.model, "expected"], model.expected_tokens)
         prefixes.add_metric([model.model, "cached"], model.cached_tokens)
-    yield from (picks, blocks, tokens, predictions, left_out, braked, sampled, prefixes)
+    choices = _counter(metrics.CHOICES)
+    for (name, model), count in figures.choices.items():
+        choices.add_metric([name, model], count)
+    yield from (picks, blocks, tokens, predictions, left_out, braked, sampled, prefixes, choices)
 
 
 def _caches(figures: Iterable[CacheFigures]) -> Iterator[Metric]:

@@ -1,12 +1,15 @@
 """Routing's counts as the metrics want them. Counterpart: `accounting/routing_exposition.py`."""
 
+from collections.abc import Mapping
+
 from headrace.domain.routing_figures import EndpointPicks, ModelRouting, PoolPrediction, RoutingFigures
+from headrace.gateway.routing.core.model_choice import ModelPace
 from headrace.gateway.routing.placer import Placer
 from headrace.telemetry.routing_metrics import PREDICTION_BOUNDS
 
 
-def routing_figures(placer: Placer) -> RoutingFigures:
-    """This worker's figures since it started."""
+def routing_figures(placer: Placer, paces: Mapping[str, ModelPace]) -> RoutingFigures:
+    """This worker's figures since it started. `paces`: of the models that were chosen among."""
     return RoutingFigures(
         endpoints=tuple(
             EndpointPicks(
@@ -23,6 +26,7 @@ def routing_figures(placer: Placer) -> RoutingFigures:
             for pool, speed in placer.speeds()
         ),
         models=tuple(_model_routing(placer, model, braked, sampled) for model, braked, sampled in placer.picks()),
+        choices={(name, model): count for model, pace in paces.items() for name, count in pace.choices.items()},
     )
 
 

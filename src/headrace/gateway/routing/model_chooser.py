@@ -116,8 +116,11 @@ class ModelChooser:
         self._try_stale(offers, now)
         ranked = rank(offers, plan, is_offline=request.request_class is RequestClass.OFFLINE)
         best = ranked[0]
-        if best.is_trial and not explains:
-            self._paces[best.model].tried_mono_s = now
+        if not explains:
+            pace = self._pace(best.model)
+            pace.choices[plan.name] = pace.choices.get(plan.name, 0) + 1
+            if best.is_trial:
+                pace.tried_mono_s = now
         request.choice = ModelChoice(plan=plan, offers=ranked, left_out=reasons)
         request.become(best.model, best.input_tokens)
         request.placing, request.split_pool = best.placing, best.split_pool

@@ -21,6 +21,7 @@ ROUTING = RoutingFigures(
             model="m", left_out={"tried": 2}, braked=1, sampled=2, told_tokens=90, expected_tokens=60, cached_tokens=50
         ),
     ),
+    choices={("auto-chat", "m"): 6},
 )
 CACHE = CacheFigures(
     endpoint="p/0", stored_blocks=9, removed_blocks=4, clears=1, restarts=2, held_tokens={"device": 80}, messages=7,

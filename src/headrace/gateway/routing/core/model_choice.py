@@ -90,10 +90,10 @@ class Predicted(msgspec.Struct, kw_only=True, eq=False):
 
 class ModelPace:
     """When a model last answered, and how long its whole answers take: they show no first token, so that pools learn
-    from streams alone.
+    from streams alone. And how often it was chosen.
     """
 
-    __slots__ = ("_streamed_mono_s", "_told_mono_s", "_whole", "tried_mono_s")
+    __slots__ = ("_streamed_mono_s", "_told_mono_s", "_whole", "choices", "tried_mono_s")
 
     def __init__(self) -> None:
         self._whole = LineEstimate(fixed=FIRST_GUESS_FIXED_S, slope=FIRST_GUESS_TPOT_S, scale=SCALE_TOKENS)
@@ -103,6 +103,8 @@ class ModelPace:
         self._streamed_mono_s: float | None = None
         self.tried_mono_s: float | None = None
         """When it was last chosen on trial."""
+        self.choices: dict[str, int] = {}
+        """How often it was chosen, by the name that it was chosen for."""
 
     def may_be_tried(self, now_mono_s: float) -> bool:
         """Whether nothing is known of it lately, and nobody is finding out."""

@@ -48,6 +48,7 @@ class Endpoint:
         "heads",
         "in_flight",
         "is_draining",
+        "is_silent",
         "is_usable",
         "last_byte_mono_s",
         "load",
@@ -103,6 +104,8 @@ class Endpoint:
         """Until then good probes are not believed: the engine has said that it takes no request of the model."""
         self.nobody_listens = False
         """The last probe found no listener: it drains, or it is dead while a connection of it still stands."""
+        self.is_silent = False
+        """Its last probes went unanswered and no request made progress: it hangs, whatever its state says."""
         self.told_context_tokens: int | None = None
         """Longest sequence, as the engine itself says (`context.py`)."""
         self.outages = 0
@@ -118,8 +121,8 @@ class Endpoint:
 
     @property
     def is_last_resort(self) -> bool:
-        """Ejected for failures, but not known to be dead."""
-        return not self.is_draining and self.state is EndpointState.EJECTED
+        """Ejected for failures, but not known to be dead or to hang."""
+        return not self.is_draining and not self.is_silent and self.state is EndpointState.EJECTED
 
     @property
     def context_tokens(self) -> int | None:
@@ -131,7 +134,7 @@ class Endpoint:
         """Whether a silent answer from here is given up soon: nobody listens, or, where the answer can go on elsewhere,
         probes have found the endpoint not to be in order.
         """
-        return self.nobody_listens or (can_move and self.state is EndpointState.NOT_READY)
+        return self.nobody_listens or (can_move and (self.is_silent or self.state is EndpointState.NOT_READY))
 
     def adopt(self, plan: PoolPlan, address: EndpointAddress) -> None:
         """Follow a new plan; state, counters and connections stay."""

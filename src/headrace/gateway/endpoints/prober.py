@@ -77,7 +77,7 @@ class Prober:
         return await ask(endpoint, endpoint.driver.ready_path, timeout_s=plan.probe_timeout_s, body_bytes=BODY_BYTES)
 
     def _judge(self, endpoint: Endpoint, reply: ProbeReply, timeouts: int) -> None:
-        endpoint.nobody_listens = reply.is_refused
+        endpoint.nobody_listens, endpoint.is_silent = reply.is_refused, False
         verdict = endpoint.driver.read_probe(reply)
         if verdict is ProbeVerdict.READY:
             endpoint.probe_said_ready(monotonic())
@@ -88,6 +88,7 @@ class Prober:
             if makes_progress or timeouts < TIMEOUTS_TO_NOT_READY:
                 endpoint.probe_said_busy(f"probe got no answer within {plan.probe_timeout_s:g} s, requests progress")
             else:
+                endpoint.is_silent = True
                 endpoint.probe_said_not_ready(f"{timeouts} probes without an answer, and no progress")
         elif verdict is ProbeVerdict.LOADING:
             endpoint.probe_said_not_ready("loading")

@@ -56,7 +56,7 @@ from headrace.gateway.http.engine_connection import AnswerReader
 SLOT_PAUSE_S = 0.02
 """Between two looks for a slot of decode. Chosen."""
 LOOK_S = 0.25
-"""Between two looks at whether the engine of a whole answer is still there. As the gateway's sweep."""
+"""Between two looks at whether the engines of what runs are still there. As the gateway's sweep."""
 
 
 def hand_over(delivery: HandedOver, endpoint: Endpoint, seat: Seat) -> bool:
@@ -137,6 +137,7 @@ class Handover:
     _is_acting: bool = False
     _refused: set[Side] = field(default_factory=set[Side])
     _pause: asyncio.TimerHandle | None = None
+    _look: asyncio.TimerHandle | None = None
 
     @property
     def request(self) -> InferenceRequest:
@@ -182,6 +183,7 @@ class Handover:
         pair.prefill.requests += 1
         pair.decode.requests += 1
         delivery.phase = SENT
+        self._look_later(Leg.PREFILL)
         self._act(self.playbook.start(now))
         self._go_on()
 
@@ -223,7 +225,7 @@ class Handover:
         now = monotonic()
         call.is_handed = True
         call.stop_clock()
-        self._stop_pause()
+        self._stop_timers()
         self.told(FirstTokenArrived())
         self._prefill_answered(b"")  # of legs that were sent at once: decode has all of it by now
         if attempt.placement is not None:
@@ -280,8 +282,6 @@ class Handover:
         loop = delivery.settings.loop
         call.timer = loop.call_later(send.within_s, self._guarded, self._overdue, leg)
         call.send(head, body)
-        if leg is Leg.DECODE and not delivery.request.is_stream:
-            self._pause = loop.call_later(LOOK_S, self._guarded, self._look_at_decode, leg)
 
     def _guarded(self, step: Callable[[Leg], None], leg: Leg) -> None:
         """Run what a timer has started: a bug of ours ends the request, not the loop."""
@@ -293,12 +293,19 @@ class Handover:
     def _overdue(self, leg: Leg) -> None:
         self.told(LegOverdue(leg))
 
-    def _look_at_decode(self, leg: Leg) -> None:
-        """A whole answer may take minutes, and shows nothing until it is there: probes tell whether anybody works."""
-        if self.pair.decode.is_deserted(can_move=True):
-            self.told(LegOverdue(leg))
-        elif self.playbook.end is None:
-            self._pause = self.delivery.settings.loop.call_later(LOOK_S, self._guarded, self._look_at_decode, leg)
+    def _look_later(self, leg: Leg) -> None:
+        self._look = self.delivery.settings.loop.call_later(LOOK_S, self._guarded, self._look_at_engines, leg)
+
+    def _look_at_engines(self, leg: Leg) -> None:
+        """The first prompts of a pool and whole answers may take minutes, and show nothing until they are there: probes
+        tell whether anybody works."""
+        for running in self.playbook.running:
+            call = self._legs.get(running)
+            if call is not None and call.endpoint.is_deserted(can_move=True):
+                self.told(LegOverdue(running))
+                break
+        if self.playbook.end is None:
+            self._look_later(leg)
 
     def _cancel(self, leg: Leg) -> None:
         call = self._legs.pop(leg, None)
@@ -343,10 +350,11 @@ class Handover:
         if self.seat.folder is not None:
             remove_file(self.seat.folder / name, self.delivery.settings.loop)
 
-    def _stop_pause(self) -> None:
-        pause, self._pause = self._pause, None
-        if pause is not None:
-            pause.cancel()
+    def _stop_timers(self) -> None:
+        for timer in (self._pause, self._look):
+            if timer is not None:
+                timer.cancel()
+        self._pause = self._look = None
 
     # --- ends
 
@@ -364,7 +372,7 @@ class Handover:
         attempt.answered(self._computed)
 
     def _ended(self, end: End) -> None:
-        self._stop_pause()
+        self._stop_timers()
         for call in self._legs.values():
             call.stop_clock()
         detail = self._settle(end)

@@ -44,18 +44,25 @@ def _check_silence(delivery: Delivery, attempt: Attempt, now_mono_s: float) -> N
     plan = endpoint.plan
     if delivery.phase is SENT:
         bound_s = plan.first_token_timeout_s if delivery.request.is_stream else plan.answer_timeout_s
-        silence = judge_unanswered(now_mono_s - attempt.begun_mono_s, bound_s)
+        hangs = endpoint.is_silent and _can_leave(delivery)
+        silence = judge_unanswered(now_mono_s - attempt.begun_mono_s, bound_s, hangs=hangs)
     elif not delivery.is_paused:
         is_kept = stream is not None and stream.watch.kept is not None
         # Before an attempt's first token the engine may be queueing or computing the prompt, its head long sent.
         has_begun = is_kept and delivery.output_tokens > 0
         bound_s = (plan.resume_stall_s if has_begun else None) or plan.stall_timeout_s
         silent_s = now_mono_s - delivery.last_block_mono_s
-        silence = judge_stall(silent_s, bound_s, is_deserted=endpoint.is_deserted(can_move=is_kept))
+        is_deserted = endpoint.is_deserted(can_move=is_kept) or (endpoint.is_silent and _can_leave(delivery))
+        silence = judge_stall(silent_s, bound_s, is_deserted=is_deserted)
     else:
         return
     if silence is not None:
         delivery.cancel_and_fail(silence.code, silence.detail)
+
+
+def _can_leave(delivery: Delivery) -> bool:
+    """The caller has nothing yet, and there is another endpoint: where there is none, one that hangs may recover."""
+    return not delivery.has_spoken and delivery.settings.candidates.has_other(delivery.request, delivery.tried)
 
 
 def _tend_stream(delivery: Delivery, stream: CallerStream, endpoint: Endpoint, now_mono_s: float) -> None:

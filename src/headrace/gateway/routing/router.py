@@ -74,17 +74,18 @@ class Router:
 
     def choose(self, request: InferenceRequest, tried: tuple[Endpoint, ...] = ()) -> Endpoint:
         """Return the endpoint for the next attempt; one already tried only where no other is usable, and an ejected
-        one only where nothing else is left: it answers probes, so trying beats a sure refusal.
+        one only where nothing else is left, prefill engines that can answer alone included: it answers probes, so
+        trying beats a sure refusal.
 
         Raises: RequestError NO_READY_ENDPOINT, saying what the endpoints are doing.
         """
         candidates = self._candidates(request)
-        if len(candidates) == 1 and candidates[0].is_usable:
+        if len(candidates) == 1 and not tried and candidates[0].is_usable:
             return candidates[0]
         usable = _usable(candidates)
         fresh = [endpoint for endpoint in usable if endpoint not in tried] if tried else usable
-        if not fresh and (reserve := self._reserve(request, tried)):
-            usable = fresh = reserve
+        if not fresh:
+            usable = fresh = self._reserve(request, tried) or usable or _last_resort(candidates, tried)
         if not usable:
             if request.choice is not None and not tried and self.move_on(request):
                 return self.choose(request)
@@ -110,10 +111,13 @@ class Router:
             filtered += [_left_out(endpoint, self._why_not(request, endpoint)) for endpoint in others]
         usable = [endpoint for endpoint in candidates if endpoint.is_usable]
         reason = "lowest cost" if len(usable) > 1 else "the only usable endpoint"
+        if not usable and (usable := list(self._reserve(request, ()))):
+            reason = "nobody else is left: engines that compute prompts for others answer alone"
         if not usable:
-            usable = [endpoint for endpoint in candidates if endpoint.is_last_resort]
+            usable = list(_last_resort(candidates))
             reason = "nothing else is left: ejected endpoints are tried" if usable else "no endpoint is ready"
         left = set(usable)
+        filtered = [view for view in filtered if view.endpoint not in {one.endpoint_id for one in left}]
         for endpoint in candidates:
             if endpoint not in left:
                 state = EndpointState.DRAINING if endpoint.is_draining else endpoint.state
@@ -160,7 +164,7 @@ class Router:
         Raises: RequestError NO_READY_ENDPOINT where nothing could be chosen, room or not.
         """
         candidates = self._candidates(request)
-        usable = _usable(candidates) or self._reserve(request, ())
+        usable = _usable(candidates) or self._reserve(request, ()) or _last_resort(candidates)
         if not usable:
             raise self.refusal(request)
         with_room = tuple([endpoint for endpoint in usable if has_room(endpoint)])
@@ -237,7 +241,8 @@ class Router:
 
     def offered(self, request: InferenceRequest) -> Sequence[Endpoint]:
         """The endpoints that a first attempt could go to now: usable ones or, in need, ejected ones."""
-        return _usable(self._candidates(request))
+        candidates = self._candidates(request)
+        return _usable(candidates) or self._reserve(request, ()) or _last_resort(candidates)
 
     def move_on(self, request: InferenceRequest, tried: tuple[Endpoint, ...] = ()) -> bool:
         """Where the caller's word stands for several models: make the request one for the next of them that has a
@@ -287,8 +292,10 @@ class Router:
         """Return an endpoint that answers the request alone, one of `tried` only where there is no other; None: none
         can.
         """
-        takers = [one for one in _usable(self._candidates(request)) if one.seat is None or one.seat.serves_whole]
-        fresh = [one for one in takers if one not in tried] or self._reserve(request, tried) or takers
+        able = [one for one in self._candidates(request) if one.seat is None or one.seat.serves_whole]
+        takers = _usable(able)
+        fresh = [one for one in takers if one not in tried] or self._reserve(request, tried)
+        fresh = fresh or takers or _last_resort(able, tried)
         if not fresh:
             return None
         return fresh[0] if len(fresh) == 1 else self._placer.pick(request, tuple(fresh))
@@ -396,14 +403,19 @@ class Router:
 
 
 def _usable(candidates: Sequence[Endpoint]) -> Sequence[Endpoint]:
-    """Those that are, itself where all are; in need, the ejected ones. Tuples: `Placer` compares them."""
+    """Those that are, itself where all are. Tuples: `Placer` compares them."""
     for endpoint in candidates:
         if not endpoint.is_usable:
             break
     else:
         return candidates
-    usable = [endpoint for endpoint in candidates if endpoint.is_usable]
-    return tuple(usable or [endpoint for endpoint in candidates if endpoint.is_last_resort])
+    return tuple([endpoint for endpoint in candidates if endpoint.is_usable])
+
+
+def _last_resort(candidates: Sequence[Endpoint], tried: tuple[Endpoint, ...] = ()) -> Sequence[Endpoint]:
+    """The ejected ones, which are asked where nothing else is left: those that were tried only where all were."""
+    ejected = tuple([endpoint for endpoint in candidates if endpoint.is_last_resort])
+    return tuple([endpoint for endpoint in ejected if endpoint not in tried]) or ejected
 
 
 def _left_out(endpoint: Endpoint, reason: str) -> CandidateView:

@@ -69,8 +69,8 @@ def test_who_has_which_slot_outlives_reloads() -> None:
     """Fewer slots, no roles and then roles again: while a request has a slot of the engine, nobody else is given it."""
     seats, books = Seats(0, Path("/slots")), list[SlotBook]()
     for slots in (2, 1, None, 2):
-        pools = {"p": role("prefill", "llamacpp", slots=slots or 2) if slots else {"engine": "llamacpp"}}
-        seat = adopted(seats, pools)["p"]
+        plain: dict[str, object] = {"engine": "llamacpp"}
+        seat = adopted(seats, {"p": role("prefill", "llamacpp", slots=slots) if slots else plain})["p"]
         if slots is None:
             assert seat is None
             continue

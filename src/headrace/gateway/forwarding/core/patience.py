@@ -17,11 +17,14 @@ class Silence:
     detail: str
 
 
-def judge_unanswered(silent_s: float, bound_s: float) -> Silence | None:
-    """Judge an attempt whose answer has not begun."""
+def judge_unanswered(silent_s: float, bound_s: float, *, hangs: bool = False) -> Silence | None:
+    """Judge an attempt whose answer has not begun. `hangs`: its engine answers no probes, and there is another."""
+    if hangs:
+        bound_s = min(bound_s, DESERTED_S)
     if silent_s <= bound_s:
         return None
-    return Silence(code=ErrorCode.FIRST_TOKEN_TIMEOUT, detail=f"no answer within {bound_s:g} s")
+    why = ", and its probes go unanswered" if hangs else ""
+    return Silence(code=ErrorCode.FIRST_TOKEN_TIMEOUT, detail=f"no answer within {bound_s:g} s{why}")
 
 
 def judge_stall(silent_s: float, bound_s: float, *, is_deserted: bool) -> Silence | None:

@@ -53,6 +53,7 @@ OWNED_EVERYWHERE = (
     "request_id",
     "rid",
     "session_id",
+    "slot_id",  # of older llama.cpp servers
 )
 """Taken from no caller, whatever the engine: scheduling, cache, transfer, placement and the names of requests."""
 

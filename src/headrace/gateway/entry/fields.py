@@ -75,6 +75,8 @@ class FieldPolicy:
         for name in odd:
             if not self._is_shaped(name, dialect):
                 self._check_odd(name, fields[name], dialect, model)
+            elif name in CARRIERS and (hidden := self._find_owned(fields[name])):
+                raise _refusal(name, _hides(hidden))
         return any(self._is_shaped(name, dialect) for name in odd)
 
     def _is_shaped(self, name: str, dialect: ApiDialect) -> bool:
@@ -87,7 +89,7 @@ class FieldPolicy:
             return found
         known = {name for driver in model.drivers for name in driver.dialect.fields}
         aliases = {name for driver in model.drivers for name in driver.dialect.output_limit_aliases}
-        wanted = API_FIELDS[dialect] | known | aliases | self._allowed
+        wanted = API_FIELDS[dialect] | ((known | aliases) - self._allowed)  # what is opened is still looked into
         shaped = {name for name in self._shaped if self._is_shaped(name, dialect)}
         plain = frozenset(wanted - self._owned - self._gated - shaped - REFUSED.keys() - set(CARRIERS))
         self._plain[model.name, dialect] = plain
@@ -102,22 +104,21 @@ class FieldPolicy:
         elif name in self._gated:
             reason = "is switched off here; an operator can allow it in gateway.fields.allow_gated"
         elif hidden := self._find_owned(raw):
-            reason = (
-                f"holds {shown_name(hidden)}, which is set by the gateway and is not taken from callers; leave it out"
-            )
+            reason = _hides(hidden)
         elif self._refuses_unknown and not is_known:
             reason = f"is not a field of {dialect.value} that the engine of model {model.name!r} is known to understand"
         else:
             return
-        raise RequestError(
-            ErrorCode.UNSUPPORTED_PARAMETER, f"field {shown_name(name)} {reason}", param=shown_name(name)
-        )
+        raise _refusal(name, reason)
 
     def _find_owned(self, raw: msgspec.Raw) -> str | None:
         """The first owned name at any depth of a value that headrace does not know, or that an engine hands on."""
         if not bytes(raw).startswith((b"{", b"[")):
             return None
-        pending: list[object] = [msgspec.json.decode(raw)]
+        try:
+            pending: list[object] = [msgspec.json.decode(raw)]
+        except RecursionError:
+            raise RequestError(ErrorCode.INVALID_REQUEST, "the body is nested too deeply") from None
         while pending:
             value = pending.pop()
             if isinstance(value, dict):
@@ -127,8 +128,21 @@ class FieldPolicy:
                         return name
                 pending.extend(members.values())
             elif isinstance(value, list):
-                pending.extend(cast("list[object]", value))
+                pending.extend(filter(_is_container, cast("list[object]", value)))
         return None
+
+
+def _is_container(value: object) -> bool:
+    return isinstance(value, dict | list)
+
+
+def _hides(name: str) -> str:
+    return f"holds {shown_name(name)}, which is set by the gateway and is not taken from callers; leave it out"
+
+
+def _refusal(name: str, reason: str) -> RequestError:
+    shown = shown_name(name)
+    return RequestError(ErrorCode.UNSUPPORTED_PARAMETER, f"field {shown} {reason}", param=shown)
 
 
 def shown_name(name: str) -> str:

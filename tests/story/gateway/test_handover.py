@@ -177,14 +177,14 @@ async def check_hands_over(scene: Scene) -> None:
     assert await scene.counted('_decisions_total{model="sim-model",reason="cannot"') == 1
 
 
+async def explain(scene: Scene, text: str, **fields: Any) -> RouteExplanation:
+    wish = ExplainRoute(body=msgspec.json.encode(body_of(text, **fields)).decode(), path=CHAT)
+    return msgspec.json.decode((await scene.gateway.command(wish)).text, type=RouteExplanation)
+
+
 async def check_explained(scene: Scene) -> None:
     """`headrace route explain` says that it would be split, between whom, or why not."""
-
-    async def explain(text: str) -> RouteExplanation:
-        wish = ExplainRoute(body=msgspec.json.encode(body_of(text)).decode(), path=CHAT)
-        return msgspec.json.decode((await scene.gateway.command(wish)).text, type=RouteExplanation)
-
-    long, short = await explain(scene.prompt()), await explain("hi")
+    long, short = await explain(scene, scene.prompt()), await explain(scene, "hi")
     assert long.split is not None
     assert (long.split.is_split, long.split.prefill) == (True, f"prefill/127.0.0.1:{scene.prefill.port}")
     assert split_line(long.split).startswith("split: prefill/")
@@ -250,6 +250,14 @@ async def test_where_no_engine_answers_alone_each_failure_has_its_own_code(tmp_p
     async with scene_of(DialectKind.SGLANG, tmp_path, has_whole=False) as scene:
         await scene.check_right(stream=False)
         assert await code_of(scene, n=2) == (400, "unsupported_parameter")
+        explained = await explain(scene, scene.prompt(), n=2)
+        assert (explained.picked, [one.outcome for one in explained.candidates]) == (None, ["filtered", "filtered"])
+        assert "cannot do this (n)" in explained.reason
+        embeddings = await scene.client.post(
+            scene.gateway.url + "/v1/embeddings", json={"model": MODEL, "input": "word " * 100}
+        )
+        message = embeddings.json()["error"]["message"]
+        assert (embeddings.status_code, "/v1/embeddings" in message, "without a role" in message) == (400, True, True)
         await scene.decode.set_faults({"count": 20, "kind": "kv-loss"})
         assert await code_of(scene) == (502, "kv_transfer_failed")
         await scene.decode.set_faults()
@@ -269,6 +277,8 @@ async def test_an_engine_that_answers_alone_helps_out_where_prefill_is_gone(tmp_
         prompt = scene.prompt()
         texts = {text_of(await scene.ask(prompt)) for _ in range(2)}
         assert await scene.counted('s_total{end="completed"') == 2
+        explained = [await explain(scene, text, n=2) for text in (prompt, scene.prompt())]
+        assert [(one.picked or "").split("/")[0] for one in explained] == ["whole", "whole"]
         await scene.prefill.kill()
         await wait_away(scene.gateway, "prefill")
         texts |= {text_of(await scene.ask(prompt)) for _ in range(4)}

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from headrace.declaration.routing_plan import RoutingPlan
 from headrace.domain.endpoint import EndpointState
 from headrace.domain.errors import ErrorCode, RequestError
@@ -126,10 +128,30 @@ class Router:
         if (halves := self._halves(request)) is not None and self._handovers is not None:
             whole = next((one for one in usable if one.endpoint_id == found.picked), None)
             found = self._handovers.explained(found, request, whole, halves)
+            if found.split is not None and not found.split.is_split and whole is not None and not _is_able(whole):
+                found = self._explain_whole(request, found, usable, filtered, halves)
         if request.split_pool and self._sticky(request) is None:
             self._rules[request.requested_model].give_back(request.split_pool)
             request.split_pool = None
         return found if request.choice is None else with_models(found, request.choice)
+
+    def _explain_whole(
+        self,
+        request: InferenceRequest,
+        found: RouteExplanation,
+        usable: Sequence[Endpoint],
+        filtered: list[CandidateView],
+        halves: Halves,
+    ) -> RouteExplanation:
+        """What comes first answers nothing alone, and the request cannot be split: others, or a refusal."""
+        assert self._handovers is not None
+        why = self._handovers.refusal(request, halves).message
+        able = [one for one in usable if _is_able(one)] or list(self._reserve(request, ()))
+        left_out = [_left_out(one, "role: it answers nothing alone") for one in usable if not _is_able(one)]
+        filtered = [one for one in filtered if one.endpoint not in {each.endpoint_id for each in able}] + left_out
+        reason = "the only ones that answer alone" if able else why
+        whole = explain_choice(self._placer, request, able, filtered, reason)
+        return msgspec.structs.replace(whole, split=found.split)
 
     def _why_not(self, request: InferenceRequest, endpoint: Endpoint) -> str:
         """Why an endpoint of the model's pools is no candidate, in the order in which the filters apply."""
@@ -292,7 +314,7 @@ class Router:
         """Return an endpoint that answers the request alone, one of `tried` only where there is no other; None: none
         can.
         """
-        able = [one for one in self._candidates(request) if one.seat is None or one.seat.serves_whole]
+        able = [one for one in self._candidates(request) if _is_able(one)]
         takers = _usable(able)
         fresh = [one for one in takers if one not in tried] or self._reserve(request, tried)
         fresh = fresh or takers or _last_resort(able, tried)
@@ -410,6 +432,11 @@ def _usable(candidates: Sequence[Endpoint]) -> Sequence[Endpoint]:
     else:
         return candidates
     return tuple([endpoint for endpoint in candidates if endpoint.is_usable])
+
+
+def _is_able(endpoint: Endpoint) -> bool:
+    """It answers requests alone."""
+    return endpoint.seat is None or endpoint.seat.serves_whole
 
 
 def _last_resort(candidates: Sequence[Endpoint], tried: tuple[Endpoint, ...] = ()) -> Sequence[Endpoint]:

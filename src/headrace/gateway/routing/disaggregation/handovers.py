@@ -142,7 +142,7 @@ class Handovers:
         if looked.verdict.is_split:
             return looked.chosen
         if is_forced:
-            raise self._refusal(request, halves)
+            raise self.refusal(request, halves)
         return None
 
     def look(self, request: InferenceRequest, whole: Endpoint, halves: Halves) -> Looked:
@@ -370,13 +370,19 @@ class Handovers:
         if self._sizes.is_known(pair.prefill):
             meters.transferred_bytes += size
 
-    def _refusal(self, request: InferenceRequest, halves: Halves) -> RequestError:
+    def refusal(self, request: InferenceRequest, halves: Halves) -> RequestError:
         """Why a model whose engines are halves alone cannot answer."""
         bar = find_split_bar(request.fields, request.dialect)
         name = request.requested_model
+        if bar == "api":
+            message = (
+                f"model {name!r} runs on prefill and decode engines, which answer chat completions and completions "
+                f"alone, not {request.path.decode('ascii')}; operators: declare a pool of the model without a role"
+            )
+            return RequestError(ErrorCode.UNSUPPORTED_PARAMETER, message)
         if bar is not None:
             message = f"model {name!r} runs on prefill and decode engines, which cannot do this ({bar}); leave it out"
-            return RequestError(ErrorCode.UNSUPPORTED_PARAMETER, message, param=None if bar == "api" else bar)
+            return RequestError(ErrorCode.UNSUPPORTED_PARAMETER, message, param=bar)
         ready = [(giver, taker) for giver in halves.prefills for taker in halves.decodes if giver is not taker]
         if ready and not any(_fit(giver, taker) for giver, taker in ready):
             message = f"the prefill and decode engines of model {name!r} do not fit; operators: headrace check"

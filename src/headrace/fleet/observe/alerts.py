@@ -171,6 +171,16 @@ ALERTS = (
         action="Prompts are computed anew after each: look for who flushes it, or why the engine restarts.",
     ),
     Alert(
+        name="HeadraceHandoversFail", group="routing",
+        expr="sum by (model) (rate(headrace_handover_fallbacks_total[15m])) "
+        "/ sum by (model) (rate(headrace_handovers_total[15m])) > 0.1",
+        hold="15m", severity=Severity.WARNING,
+        summary="{{ $value | humanizePercentage }} of the prompts of {{ $labels.model }} that are handed over go back "
+        "to one engine",
+        action="headrace_handover_fallbacks_total says at which step; each such prompt is computed twice: "
+        "docs/disaggregation.md.",
+    ),
+    Alert(
         name="HeadraceKvEventsMissed", group="routing",
         expr='increase(headrace_kv_events_messages_total{result=~"missed|unreadable"}[30m]) > 0', hold="30m",
         severity=Severity.INFO,

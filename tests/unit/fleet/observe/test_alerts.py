@@ -61,6 +61,12 @@ FIRING: dict[str, dict[str, str]] = {
         f'{RATIO}{{pool="p",le="+Inf"}}': "0+10x120",
     },
     "HeadraceCacheEmptied": {'headrace_kv_events_emptied_total{endpoint="p/0",cause="restarted"}': "0+0.1x120"},
+    "HeadraceHandoversFail": {
+        'headrace_handover_fallbacks_total{model="m",reason="prefill_late"}': "0+1x120",
+        'headrace_handover_fallbacks_total{model="m",reason="decode_lost"}': "0+1x120",
+        'headrace_handovers_total{model="m",end="completed"}': "0+8x120",
+        'headrace_handovers_total{model="m",end="fell-back"}': "0+2x120",
+    },
     "HeadraceKvEventsMissed": {'headrace_kv_events_messages_total{endpoint="p/0",result="missed"}': "0+1x120"},
 }  # fmt: skip
 """By alert: series a minute apart, of an instance that has this trouble and no other."""
@@ -88,6 +94,9 @@ WELL = {
     "headrace_gateway_restarts_total": "3x120",
     'headrace_unresumed_streams_total{model="m",reason="tools"}': "9x120",
     'headrace_identity_keys_time_seconds{issuer="i"}': "0+60x120",
+    'headrace_handover_fallbacks_total{model="m",reason="prefill_late"}': "0+1x120",
+    'headrace_handovers_total{model="m",end="completed"}': "0+19x120",
+    'headrace_handovers_total{model="m",end="fell-back"}': "0+1x120",
     f'{RATIO}{{pool="p",le="2.0"}}': "0+9x120",
     f'{RATIO}{{pool="p",le="+Inf"}}': "0+10x120",
     'headrace_kv_events_emptied_total{endpoint="p/0",cause="restarted"}': "5x120",

@@ -69,6 +69,7 @@ WITHOUT_A_TRACE = {
     ("prefix_cache.enabled", EngineKind.LLAMACPP): "true is what it does anyway",
     ("batching.chunked_prefill", EngineKind.SGLANG): "true is what it does anyway",
     ("structured_output.backend", EngineKind.TENSORRT_LLM): "xgrammar is what it is given anyway",
+    ("disaggregation.role", EngineKind.LLAMACPP): "the gateway alone knows its roles; each replica can save its slots",
     ("runtime.device", EngineKind.VLLM): "its build decides; headrace shares the cores by it",
 }
 """Options that change nothing at the start of an engine, and why."""

@@ -203,7 +203,7 @@ async def check_refusals(scene: Scene) -> None:
 
 async def check_transfer(scene: Scene) -> None:
     """KV that is lost on the way, and KV that is slow."""
-    if scene.dialect is DialectKind.LLAMACPP:  # its files: tests/story/gateway/test_handover_real.py
+    if scene.dialect is DialectKind.LLAMACPP:  # its files: tests/contract/test_handover_gateway_real.py
         return
     await scene.prefill.set_faults({"count": 1, "kind": "kv-loss"})
     await scene.check_falls_back()

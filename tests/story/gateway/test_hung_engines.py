@@ -18,8 +18,9 @@ from headrace.domain.worker import ExplainRoute
 from headrace.engines.simulated.config import DialectKind
 
 CHAT = "/v1/chat/completions"
-SOON_S = 25.0
+SOON_S = 40.0
 """Far less than any bound on an answer that these pools declare, and enough for a slow machine."""
+GATEWAY = {"resume": {"wait_s": 1.0}}
 PROBE = {"interval_s": 0.2, "timeout_s": 0.2, "eject_after": 1, "eject_s": 60.0}
 PATIENT = {"stall_timeout_s": 60.0, "answer_timeout_s": 60.0}
 
@@ -54,7 +55,7 @@ async def two(
     other = SimulatedProcess(dialect, folder, *second, step_ms=step_ms)
     async with one, other:
         pools = {name: pool | {"model": MODEL} for name, pool in pools_of(one, other).items()}
-        async with RunningGateway(folder / "state", declare(pools, models={MODEL: {}})) as gateway:
+        async with RunningGateway(folder / "state", declare(pools, models={MODEL: {}}, gateway=GATEWAY)) as gateway:
             await gateway.wait_ready(endpoints=2)
             key = {"authorization": f"Bearer {gateway.key}"}
             async with httpx.AsyncClient(timeout=SOON_S, headers=key, base_url=gateway.url) as client:
@@ -157,3 +158,43 @@ async def test_the_first_prompts_do_not_wait_for_a_prefill_engine_that_hangs(tmp
         assert [is_whole(answer) for answer in answers] == [True, True]
         fallbacks = [line for line in (await gateway.metrics()).splitlines() if "handover_fallbacks_total{" in line]
     assert [float(line.rsplit(" ", 1)[1]) for line in fallbacks if "prefill_late" in line] == [2.0]
+
+
+async def test_short_prompts_at_a_decode_engine_that_hangs_go_to_prefill(tmp_path: Path) -> None:
+    """They were not handed over, and nobody but the prefill engine can answer them."""
+    pools = halves("vllm", eject_after=50, timeout_s=1.0)
+    async with two(tmp_path, pools, *ROLES, step_ms=20) as (_, decode, gateway, client):
+        calls = [
+            asyncio.ensure_future(client.post(CHAT, json=body_of("hi", stream=is_stream, max_tokens=100)))
+            for is_stream in (False, True, False)
+        ]
+        async with asyncio.timeout(SOON_S):
+            while (await state_of(gateway, decode))[1] < len(calls):
+                await asyncio.sleep(0.01)
+        with stopped(decode):
+            answers = await asyncio.gather(*calls)
+    assert [is_whole(answer) for answer in answers] == [True] * 3
+
+
+async def test_a_stream_of_a_decode_engine_that_was_ejected_and_hangs_ends_soon(tmp_path: Path) -> None:
+    """Where no engine answers alone there is nowhere to go on: the caller is told within seconds, not a minute."""
+    pools = halves("sglang", eject_after=1, timeout_s=0.5)
+
+    def meeting(one: SimulatedProcess, other: SimulatedProcess) -> dict[str, dict[str, Any]]:
+        return {
+            role: pool | {"handover": pool["handover"] | {"bootstrap_port": one.port}}
+            for role, pool in pools(one, other).items()
+        }
+
+    async with two(tmp_path, meeting, *ROLES, dialect=DialectKind.SGLANG, step_ms=20) as (_, decode, gateway, client):
+        long = asyncio.ensure_future(client.post(CHAT, json=body_of("word " * 100, stream=True, max_tokens=400)))
+        async with asyncio.timeout(SOON_S):
+            while (await state_of(gateway, decode))[1] < 1:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(1.0)  # so that it has begun: it takes 8 s
+        await decode.set_faults({"count": 1, "kind": "error", "status": 500})
+        await client.post(CHAT, json=body_of("hi", stream=False))
+        assert (await state_of(gateway, decode))[0] == "ejected"
+        with stopped(decode):
+            answer = await long
+    assert (answer.status_code, "stream_stalled" in answer.text) == (200, True), answer.text[-400:]

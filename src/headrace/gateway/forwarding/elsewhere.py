@@ -4,6 +4,7 @@ Nobody is to blame, so that nothing is taken from the retry budget; each such st
 say the same, so that there are few. Counterpart: `delivery.py`, whose attempt was refused.
 """
 
+import asyncio
 from typing import Protocol
 
 from headrace.domain.errors import ErrorCode, RequestError
@@ -27,6 +28,7 @@ class Refused(Protocol):
     tried: tuple[Endpoint, ...]
     hedge: Hedge | None
     handover: Leaving | None
+    pause: asyncio.TimerHandle | None
 
     @property
     def meters(self) -> Meters: ...
@@ -43,7 +45,7 @@ def go_elsewhere(delivery: Refused, endpoint: Endpoint, error: RequestError) -> 
     """Send the request to an endpoint, of this model or another, that may take what `endpoint` has refused. False:
     there is none, or the caller has a part of an answer.
     """
-    if error.code not in UNFIT or delivery.has_spoken or delivery.handover is not None:
+    if error.code not in UNFIT or delivery.has_spoken:
         return False
     hedge = delivery.hedge
     if hedge is not None and hedge.take_over():
@@ -55,7 +57,11 @@ def go_elsewhere(delivery: Refused, endpoint: Endpoint, error: RequestError) -> 
     failovers = delivery.meters.failovers
     failovers[error.code.value] = failovers.get(error.code.value, 0) + 1
     delivery.start_over()
-    delivery.try_next()
+    if delivery.handover is None:
+        delivery.try_next()
+    else:  # which has just passed on what its prefill engine said, and is still at work on its end
+        delivery.handover = None
+        delivery.pause = delivery.settings.loop.call_later(0, delivery.try_next)
     return True
 
 

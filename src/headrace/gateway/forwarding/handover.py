@@ -397,13 +397,16 @@ class Handover:
         prefill, self.prefill = self.prefill, None
         decode, self.decode = self.decode, None
         pair = self.pair
-        if end.how is HandoverEnd.PASSED_ON and prefill is not None:
-            self._pass_on(prefill)
+        if end.how is HandoverEnd.PASSED_ON and end.leg is not None:
+            side, passed = end.leg.side, prefill if end.leg is Leg.PREFILL else decode
+            prefill, decode = (None, decode) if side is Side.PREFILL else (prefill, None)
+            if passed is not None:
+                self._pass_on(passed, end.leg)
         elif end.how is HandoverEnd.COMPLETED and end.leg is Leg.PREFILL and decode is not None:
             answer_early(self.delivery, decode, self._legs[Leg.PREFILL].body)
             decode = None
         for side, attempt in ((Side.PREFILL, prefill), (Side.DECODE, decode)):
-            if attempt is None or (side is Side.PREFILL and end.how is HandoverEnd.PASSED_ON):
+            if attempt is None:
                 continue
             if side is end.at_fault and end.failure in BLAMED:
                 is_refused = side in self._refused
@@ -414,9 +417,9 @@ class Handover:
                 attempt.leave()
         return f"{pair.prefill.endpoint_id} to {pair.decode.endpoint_id}: {why}"
 
-    def _pass_on(self, attempt: Attempt) -> None:
-        """Prefill finds the request itself wrong: the caller is told so, in its words."""
-        call = self._legs[Leg.PREFILL]
+    def _pass_on(self, attempt: Attempt, leg: Leg) -> None:
+        """An engine finds the request itself wrong: the caller is told so, in its words."""
+        call = self._legs[leg]
         self.delivery.take(attempt, None)
         self.delivery.answer_begun(call.status, call.headers)
         self.delivery.answer_bytes(call.body)

@@ -15,6 +15,7 @@ In each row the legs that still run are cancelled and what engines hold is freed
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from headrace.gateway.handover.core.events import (
     Action,
@@ -73,6 +74,9 @@ class Expected:
 class Playbook(ABC):
     """One disaggregated request. Concurrency: one owner. After `End` all events are without effect."""
 
+    judges: ClassVar[frozenset[Leg]] = frozenset({Leg.PREFILL})
+    """Legs whose word on the request goes to the caller: they are sent it as it is, not what was computed elsewhere."""
+
     def __init__(self, expected: Expected) -> None:
         self.end: End | None = None
         self._expected = expected
@@ -124,7 +128,7 @@ class Playbook(ABC):
             return self._broken(leg)
         if isinstance(event, LegLost):
             return self._fail(LOST[leg], leg.side)
-        if event.is_callers_fault and leg is Leg.PREFILL:
+        if event.is_callers_fault and leg in self.judges:
             return self._finish(End(HandoverEnd.PASSED_ON, leg=leg))
         return self._fail(self._why_refused(event), leg.side)
 

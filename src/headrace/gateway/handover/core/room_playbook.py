@@ -41,6 +41,8 @@ class Meeting:
 class RoomPlaybook(Playbook):
     """See the module."""
 
+    judges = frozenset({Leg.PREFILL, Leg.DECODE})
+
     def __init__(self, words: RoomWords, expected: Expected, *, attempt_id: str, meeting: Meeting) -> None:
         super().__init__(expected)
         self._words = words

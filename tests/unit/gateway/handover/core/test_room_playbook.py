@@ -80,6 +80,13 @@ def test_a_wrong_request_is_passed_on_and_decode_is_cancelled() -> None:
     assert [*survivor(Leg.DECODE), End(HandoverEnd.PASSED_ON, leg=Leg.PREFILL)] == list(made.on(refused, 0.1))
 
 
+def test_decodes_word_on_the_request_is_passed_on_where_it_comes_first() -> None:
+    """Both are sent the same: a prompt that is too long is decode's fault as little as prefill's."""
+    made, _ = begun()
+    refused = LegRefused(Leg.DECODE, 400, is_callers_fault=True)
+    assert [*survivor(Leg.PREFILL), End(HandoverEnd.PASSED_ON, leg=Leg.DECODE)] == list(made.on(refused, 0.1))
+
+
 @pytest.mark.parametrize("event", [LegLost(Leg.PREFILL), LegRefused(Leg.PREFILL, 500)])
 def test_prefill_does_not_matter_once_decode_speaks(event: LegLost) -> None:
     """With the first token the KV is there: prefill may die."""

@@ -1,15 +1,34 @@
 """Which endpoints a request fits into."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 import msgspec
 import pytest
 
-from headrace.domain.errors import ErrorCode
+from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import ApiDialect, InferenceRequest
 from headrace.gateway.endpoints.endpoint import Endpoint
-from headrace.gateway.routing.context_fit import fitting, least_context, needed_tokens, too_long
+from headrace.gateway.routing.context_fit import (
+    as_short,
+    fitting,
+    least_context,
+    longest_context,
+    needed_tokens,
+    note_too_long,
+    too_long,
+    without_path,
+)
+
+
+@dataclass
+class Pool:
+    """What is read of its plan."""
+
+    name: str = "p"
+    model: str = "m"
+    engine: str = "vllm"
+    embeddings: bool = False
 
 
 @dataclass
@@ -18,6 +37,7 @@ class Held:
 
     context_tokens: int | None
     is_usable: bool = True
+    plan: Pool = field(default_factory=Pool)
 
 
 def held(*contexts: int | None) -> list[Endpoint]:
@@ -88,3 +108,62 @@ def test_nothing_known_bounds_nothing() -> None:
     assert least_context(held(None, None)) is None
     assert least_context(held(None, 5, 3)) == 3
     assert needed_tokens(asked(10)) == 11
+    assert longest_context(held(3, 5)) == 5
+    assert longest_context(held(3, None)) is None
+
+
+def refused(**figures: int) -> RequestError:
+    return RequestError(ErrorCode.CONTEXT_TOO_LONG, "too long", figures=figures)
+
+
+@pytest.mark.parametrize(
+    ("own", "told", "alike"),
+    [
+        (4096, 4096, [("p", 4096), ("q", 2048)]),
+        (4096, None, [("p", 4096), ("q", 2048)]),
+        (32768, 4096, [("p", 32768), ("p", 4096), ("q", 2048)]),
+        (None, None, [("p", None)]),
+        (None, 4096, [("p", 4096), ("p", None), ("q", 2048)]),
+    ],
+)
+def test_who_would_refuse_the_same_prompt_is_not_asked(
+    own: int | None, told: int | None, alike: list[tuple[str, int | None]]
+) -> None:
+    """Known contexts that are no longer, and the like of it in its pool, whatever was declared of them."""
+    every = [
+        Held(context, plan=Pool(name))
+        for name, context in (("p", 32768), ("p", 4096), ("p", None), ("q", 2048), ("q", 9000), ("q", None))
+    ]
+    error = refused() if told is None else refused(context_tokens=told)
+    found = as_short(cast("Endpoint", Held(own)), error, [cast("Endpoint", one) for one in every])
+    assert [(one.plan.name, one.context_tokens) for one in found] == alike
+
+
+@pytest.mark.parametrize(
+    ("figures", "limit", "tokens"),
+    [
+        ({"prompt_tokens": 5000, "context_tokens": 4096}, None, 5000),
+        ({"context_tokens": 4096}, None, 4096),
+        ({"context_tokens": 4096}, 96, 4001),
+        ({"context_tokens": 4096}, 5000, 100),
+        ({}, None, 8192),
+    ],
+)
+def test_what_an_engine_has_counted_corrects_the_estimate(
+    figures: dict[str, int], limit: int | None, tokens: int
+) -> None:
+    """From then on the request is known to need more than the context that it did not fit."""
+    request = asked(100, limit=limit)
+    note_too_long(request, held(8192)[0], refused(**figures))
+    assert request.estimated_input_tokens == tokens
+    assert needed_tokens(request) > figures.get("context_tokens", 8192)
+    several = asked(100, dialect=ApiDialect.EMBEDDINGS)
+    note_too_long(several, held(8192)[0], refused(**figures))
+    assert several.estimated_input_tokens == 100
+
+
+def test_an_api_is_lacked_by_all_of_a_kind() -> None:
+    """The same engine with the same model has it as little; another engine, model or kind of work may have it."""
+    pools = [Pool(), Pool("q"), Pool(model="n"), Pool(engine="sglang"), Pool(embeddings=True)]
+    every = [cast("Endpoint", Held(None, plan=pool)) for pool in pools]
+    assert list(without_path(every[0], every)) == every[:2]

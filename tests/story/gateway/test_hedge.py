@@ -127,6 +127,23 @@ async def test_a_hedge_stands_in_for_a_first_attempt_that_dies(two: Two) -> None
     assert len(two.engines[1].seen) == 2
 
 
+async def test_a_hedge_stands_in_for_a_first_attempt_that_finds_the_prompt_too_long(two: Two) -> None:
+    """The second engine may have a longer context: what is under way there is the answer, and nobody is blamed."""
+    await two.learn()
+
+    async def refuse(engine: ScriptedEngine, request: Seen, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.6)
+        writer.write(whole(400, b'{"error":{"message":"maximum context length is 5 tokens","code":400}}'))
+        await writer.drain()
+
+    two.engines[0].scripts = {EVERY: refuse}
+    two.second.wait_s = 1.2
+    said = [await two.tell() for _ in range(2)]
+    assert said == ["second"] * 2
+    assert len(two.engines[0].seen) >= 1
+    assert {one.failures for one in (await two.gateway.wait_idle()).endpoints} == {0}
+
+
 async def test_whole_answers_and_offline_work_are_not_hedged(two: Two) -> None:
     """Nothing is known of a whole answer's first token, and offline work has time."""
     await two.learn()

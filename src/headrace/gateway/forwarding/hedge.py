@@ -222,14 +222,17 @@ class Hedge:
         self.hedged.follow(attempt, self.sending)
 
     def _fail(self, detail: str, *, is_refused: bool) -> None:
-        """It fails quietly: the first attempt is still under way."""
+        """It fails quietly: the first attempt is still under way. What is refused may be the request's own fault: the
+        first attempt finds out, and nobody is blamed here.
+        """
         attempt, self.attempt = self.attempt, None
         if attempt is None:
             return
         if self.sending is not None:
             self.sending.cancel()
         self._count("failed")
-        attempt.failed(detail, monotonic(), (), is_blamed=True, is_refused=is_refused, engine_error=None)
+        is_blamed = not 400 <= self.status < 500
+        attempt.failed(detail, monotonic(), (), is_blamed=is_blamed, is_refused=is_refused, engine_error=None)
 
     def _count(self, result: str) -> None:
         counts = self.hedged.meters.hedges

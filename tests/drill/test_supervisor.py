@@ -128,7 +128,7 @@ def test_a_replica_is_restarted_without_a_lost_request(instance: Instance) -> No
     assert instance.engine_pids() == {"chat/0": before["chat/0"], "chat/1": fresh["pid"]}
     assert fresh["pid"] != before["chat/1"]
     wrong = instance.run("engine", "restart", "chat/7")
-    assert wrong.returncode == 1
+    assert wrong.returncode == 2
     assert "chat/7" in wrong.stderr
     assert 'Did you mean "chat/' in wrong.stderr
 

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -87,11 +88,13 @@ def test_a_path_too_long_for_sockets_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["file", "file/state"])
-def test_a_folder_that_cannot_be_made_is_named_with_the_setting(tmp_path: Path, place: str) -> None:
+def test_a_folder_that_cannot_be_made_is_named_with_the_setting(place: str) -> None:
     """Something else in its place, or no right to write: said with the variable that chooses another."""
-    (tmp_path / "file").touch()
-    with pytest.raises(OperatorError, match=r"the state folder cannot be used: .*file") as caught:
-        prepare_folders(Settings(state_dir=tmp_path / place, cache_dir=tmp_path))
+    with TemporaryDirectory(prefix="hr-") as short:  # room for the names of sockets, however long pytest's own folder
+        folder = Path(short)
+        (folder / "file").touch()
+        with pytest.raises(OperatorError, match=r"the state folder cannot be used: .*file") as caught:
+            prepare_folders(Settings(state_dir=folder / place, cache_dir=folder))
     assert "HEADRACE_STATE_DIR" in str(caught.value.hint)
 
 

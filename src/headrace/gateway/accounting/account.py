@@ -82,24 +82,34 @@ class Account:
         if self.is_settled:
             return
         self.is_settled = True
-        books = self.books
+        books, began = self.books, self.began_mono_s
         outcome, code_text = (COMPLETED, None) if code is None else (ERRORS[code].outcome.value, code.value)
-        queue_s, ttft_s, e2e_s = self._times_s(now_mono_s)
+        e2e_s = now_mono_s - began if began else None
+        ttft_s = self.first_output_mono_s - began if self.first_output_mono_s is not None else None
+        left_queue = self.dispatched_mono_s if self.dispatched_mono_s is not None else self.left_queue_mono_s
+        queue_s = left_queue - began if left_queue is not None else None
         usage = self.usage
-        input_tokens, cached_tokens, output_tokens = usage.input_tokens, usage.cached_input_tokens, usage.output_tokens
+        output_tokens = usage.output_tokens
         if output_tokens is None and self.output_events:
             output_tokens = self.output_events
         tpot_s = None
         if ttft_s is not None and e2e_s is not None and output_tokens is not None and output_tokens > 1:
             tpot_s = (e2e_s - ttft_s) / (output_tokens - 1)
-        caller, tenant, key_id = self.caller, None, None
-        if caller is not None:
-            tenant, key_id = caller.tenant, caller.key_id
-        record = self._record(
-            tenant,
-            key_id,
-            input_tokens,
-            cached_tokens,
+        caller = self.caller
+        record = RequestRecord(  # by position: ten times cheaper than by name; a test pins the order
+            self.uid,
+            self.request_id,
+            self.trace_id,
+            self.received_at,
+            caller.tenant if caller else None,
+            caller.key_id if caller else None,
+            self.dialect,
+            self.model,
+            self.pool,
+            self.endpoint,
+            self.is_stream,
+            usage.input_tokens,
+            usage.cached_input_tokens,
             output_tokens,
             queue_s,
             ttft_s,
@@ -107,78 +117,6 @@ class Account:
             e2e_s,
             outcome,
             code_text,
-            http_status,
-        )
-        # Values are handed on from here rather than read from the record: a Struct's fields are dear once compiled.
-        books.counters.requests += 1
-        counted = self.counted or books.counters.unknown
-        counted.count_end(outcome, code_text, input_tokens, cached_tokens, output_tokens)
-        counted.count_times(queue_s, ttft_s, tpot_s, e2e_s, is_completed=code is None)
-        if tenant is not None:
-            self._count_tenant(tenant, outcome, input_tokens, cached_tokens, output_tokens)
-        books.record(record)
-        if books.line is not None:
-            line = self._line(
-                tenant,
-                key_id,
-                input_tokens,
-                cached_tokens,
-                output_tokens,
-                ttft_s,
-                e2e_s,
-                outcome,
-                code_text,
-                http_status,
-            )
-            books.line(line)
-
-    def _times_s(self, now_mono_s: float) -> tuple[float | None, float | None, float | None]:
-        """From the complete request to its dispatch, its first token, and now."""
-        began_mono_s, first_mono_s = self.began_mono_s, self.first_output_mono_s
-        left_mono_s = self.dispatched_mono_s if self.dispatched_mono_s is not None else self.left_queue_mono_s
-        return (
-            left_mono_s - began_mono_s if left_mono_s is not None else None,
-            first_mono_s - began_mono_s if first_mono_s is not None else None,
-            now_mono_s - began_mono_s if began_mono_s else None,
-        )
-
-    def _record(
-        self,
-        tenant: str | None,
-        key_id: str | None,
-        input_tokens: int | None,
-        cached_tokens: int | None,
-        output_tokens: int | None,
-        queue_s: float | None,
-        ttft_s: float | None,
-        tpot_s: float | None,
-        e2e_s: float | None,
-        outcome: str,
-        code: str | None,
-        http_status: int | None,
-    ) -> bytes:
-        caller = self.caller
-        record = RequestRecord(  # by position: ten times cheaper than by name; a test pins the order
-            self.uid,
-            self.request_id,
-            self.trace_id,
-            self.received_at,
-            tenant,
-            key_id,
-            self.dialect,
-            self.model,
-            self.pool,
-            self.endpoint,
-            self.is_stream,
-            input_tokens,
-            cached_tokens,
-            output_tokens,
-            queue_s,
-            ttft_s,
-            tpot_s,
-            e2e_s,
-            outcome,
-            code,
             http_status,
             self.attempts,
             caller.organisation if caller else None,
@@ -190,56 +128,38 @@ class Account:
             self.degraded,
             self.chosen_model,
         )
-        return encode_record(record)
+        books.counters.requests += 1
+        (self.counted or books.counters.unknown).count_end(record)
+        if caller is not None:
+            tenants = books.counters.tenants
+            tenants.named.get(caller.tenant, tenants.other).count_end(record)
+        books.record(encode_record(record))
+        if books.line is not None:
+            books.line(_encode_line(self._line(record)))
 
-    def _count_tenant(
-        self,
-        tenant: str,
-        outcome: str,
-        input_tokens: int | None,
-        cached_tokens: int | None,
-        output_tokens: int | None,
-    ) -> None:
-        counts = self.books.counters.tenants.of(tenant)
-        counts.count_end(outcome, input_tokens, cached_tokens, output_tokens)
-        counts.count_cost(self.gpu_s, self.cost_nanos)
-
-    def _line(
-        self,
-        tenant: str | None,
-        key_id: str | None,
-        input_tokens: int | None,
-        cached_tokens: int | None,
-        output_tokens: int | None,
-        ttft_s: float | None,
-        e2e_s: float | None,
-        outcome: str,
-        code: str | None,
-        http_status: int | None,
-    ) -> bytes:
-        line = LogLine(  # by position, as above
-            self.received_at,
+    def _line(self, record: RequestRecord) -> LogLine:
+        return LogLine(  # by position, as above
+            record.received_at,
             SERVICE,
             self.engine,
-            self.model,
-            self.endpoint,
-            self.request_id,
+            record.requested_model,
+            record.endpoint,
+            record.request_id,
             self.trace_id,
-            self.uid,
-            tenant,
-            key_id,
-            self.dialect,
-            self.is_stream,
-            input_tokens,
-            cached_tokens,
-            output_tokens,
-            None if ttft_s is None else int(ttft_s * 1e6) / 1e3,
-            None if e2e_s is None else int(e2e_s * 1e6) / 1e3,
-            outcome,
-            code,
-            http_status,
-            self.attempts,
+            record.uid,
+            record.tenant,
+            record.key_id,
+            record.dialect,
+            record.stream,
+            record.input_tokens,
+            record.cached_input_tokens,
+            record.output_tokens,
+            None if record.ttft_s is None else int(record.ttft_s * 1e6) / 1e3,
+            None if record.e2e_s is None else int(record.e2e_s * 1e6) / 1e3,
+            record.outcome,
+            record.code,
+            record.http_status,
+            record.attempts,
             self.detail,
             self.chosen_model,
         )
-        return _encode_line(line)

@@ -2,6 +2,7 @@
 
 from headrace.gateway.accounting.histogram import Histogram
 from headrace.gateway.accounting.tenant_counters import TenantCounters
+from headrace.ledger.record import RequestRecord
 from headrace.telemetry.catalogue import E2E, ITL, QUEUE, RESUME_GAP, TPOT, TTFT, UNKNOWN_MODEL
 
 
@@ -47,42 +48,25 @@ class ModelCounters:
         self.queue = Histogram(QUEUE.buckets)
         self.resume_gap = Histogram(RESUME_GAP.buckets)
 
-    def count_end(
-        self,
-        outcome: str,
-        code: str | None,
-        input_tokens: int | None,
-        cached_tokens: int | None,
-        output_tokens: int | None,
-    ) -> None:
-        """A request has ended: its tokens as far as known."""
-        key = (outcome, code or "")
+    def count_end(self, record: RequestRecord) -> None:
+        """A request has ended: its tokens as far as known, its times; E2E and TPOT only of completed ones."""
+        code = record.code
+        key = (record.outcome, code or "")
         self.ended[key] = self.ended.get(key, 0) + 1
-        if input_tokens is not None:
-            self.input_tokens += input_tokens
-        if cached_tokens is not None:
-            self.cached_input_tokens += cached_tokens
-        if output_tokens is not None:
-            self.output_tokens += output_tokens
-
-    def count_times(
-        self,
-        queue_s: float | None,
-        ttft_s: float | None,
-        tpot_s: float | None,
-        e2e_s: float | None,
-        *,
-        is_completed: bool,
-    ) -> None:
-        """The times of the same request; E2E and TPOT only of completed ones."""
-        if queue_s is not None:
-            self.queue.observe(queue_s)
-        if ttft_s is not None:
-            self.ttft.observe(ttft_s)
-        if is_completed and e2e_s is not None:
-            self.e2e.observe(e2e_s)
-            if tpot_s is not None:
-                self.tpot.observe(tpot_s)
+        if record.input_tokens is not None:
+            self.input_tokens += record.input_tokens
+        if record.cached_input_tokens is not None:
+            self.cached_input_tokens += record.cached_input_tokens
+        if record.output_tokens is not None:
+            self.output_tokens += record.output_tokens
+        if record.queue_s is not None:
+            self.queue.observe(record.queue_s)
+        if record.ttft_s is not None:
+            self.ttft.observe(record.ttft_s)
+        if code is None and record.e2e_s is not None:
+            self.e2e.observe(record.e2e_s)
+            if record.tpot_s is not None:
+                self.tpot.observe(record.tpot_s)
 
 
 class Counters:

@@ -1,5 +1,7 @@
 """What is counted by tenant: those that metrics name have their own counters, all others share one set (PAINS 14)."""
 
+from headrace.ledger.record import RequestRecord
+
 OTHER = "other"
 """Label of all tenants beyond the bound."""
 
@@ -18,24 +20,20 @@ class TenantCounts:
         self.gpu_s = 0.0
         self.cost_nanos = 0
 
-    def count_end(
-        self, outcome: str, input_tokens: int | None, cached_tokens: int | None, output_tokens: int | None
-    ) -> None:
-        """A request has ended: its tokens as far as known."""
+    def count_end(self, record: RequestRecord) -> None:
+        """A request has ended."""
+        outcome = record.outcome
         self.ended[outcome] = self.ended.get(outcome, 0) + 1
-        if input_tokens is not None:
-            self.input_tokens += input_tokens
-        if cached_tokens is not None:
-            self.cached_input_tokens += cached_tokens
-        if output_tokens is not None:
-            self.output_tokens += output_tokens
-
-    def count_cost(self, gpu_s: float | None, cost_nanos: int | None) -> None:
-        """What the same request cost, as far as it has a price."""
-        if gpu_s is not None:
-            self.gpu_s += gpu_s
-        if cost_nanos is not None:
-            self.cost_nanos += cost_nanos
+        if record.input_tokens is not None:
+            self.input_tokens += record.input_tokens
+        if record.cached_input_tokens is not None:
+            self.cached_input_tokens += record.cached_input_tokens
+        if record.output_tokens is not None:
+            self.output_tokens += record.output_tokens
+        if record.gpu_s is not None:
+            self.gpu_s += record.gpu_s
+        if record.cost_nanos is not None:
+            self.cost_nanos += record.cost_nanos
 
 
 class TenantCounters:
@@ -56,7 +54,3 @@ class TenantCounters:
             if len(self.named) >= most:
                 break
             self.named.setdefault(name, TenantCounts())
-
-    def of(self, tenant: str) -> TenantCounts:
-        """The tenant's own, or those that all without a name here share."""
-        return self.named.get(tenant, self.other)

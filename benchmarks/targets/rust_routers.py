@@ -1,4 +1,4 @@
-"""The three Rust gateways: smg, sglang-router and vllm-router, each with its key check on where it has one.
+"""The three Rust gateways: smg, sglang-router and vllm-router, each with its key check on.
 
 Each is measured twice, with its log as it ships and with warnings only: headrace records every request.
 """
@@ -9,18 +9,21 @@ from benchmarks.installs import Requirement, install_peer
 from benchmarks.machine import Machine
 from benchmarks.running import Running, free_port, start_program, stopping_on_failure, wait_until_answering
 from benchmarks.targets.contract import KEY
+from benchmarks.targets.key_server import key_server_url
+
+WITH_KEYS = Path(__file__).with_name("vllm_router_with_keys.py")
 
 
 class RustRouterTarget:
     is_rust_peer = True
     is_slow = False
 
-    def __init__(self, *, requirement: Requirement, program: tuple[str, ...], quiet: str | None, checks: str) -> None:
+    def __init__(self, *, requirement: Requirement, program: tuple[str, ...], quiet: str | None) -> None:
         """`quiet`: the level at which only warnings are logged; None leaves the log as the program ships it."""
         self.kind = requirement.package + ("-quiet" if quiet else "")
         self.title = requirement.package + (", warnings only" if quiet else "")
         log = "log of warnings only, to a file" if quiet else "log as it ships, to a file"
-        self.set_up = f"{checks}, round robin, retries, breaker, metrics; {log}"
+        self.set_up = f"key checked, round robin, retries, breaker, metrics; {log}"
         self._requirement = requirement
         self._program = program
         self._quiet = quiet
@@ -33,6 +36,7 @@ class RustRouterTarget:
         port = free_port()
         command = [
             *(str(self.folder / self._program[0]), *self._program[1:]),
+            *((key_server_url(),) if str(WITH_KEYS) in self._program else ()),
             *("--host", "127.0.0.1", "--port", str(port)),
             *("--worker-urls", *(f"http://127.0.0.1:{backend}" for backend in backend_ports)),
             *("--policy", "round_robin", "--api-key", KEY),
@@ -48,14 +52,13 @@ class RustRouterTarget:
 
 
 _ROUTERS = (
-    (Requirement(package="smg", version="1.13.0"), ("smg", "launch"), "warn", "key checked"),
+    (Requirement(package="smg", version="1.13.0"), ("smg", "launch"), "warn"),
     (
         Requirement(package="sglang-router", version="0.3.2"),
         ("python", "-m", "sglang_router.launch_router"),
         "warn",
-        "key checked",
     ),
-    (Requirement(package="vllm-router", version="0.1.17"), ("vllm-router",), "warning", "no key check to be had"),
+    (Requirement(package="vllm-router", version="0.1.17"), ("python", str(WITH_KEYS)), "warning"),
 )
 """The peers in the versions that were measured (PyPI, Apache-2.0), and what each calls its level of warnings."""
 
@@ -63,7 +66,7 @@ _ROUTERS = (
 def rust_routers() -> tuple[RustRouterTarget, ...]:
     """Each peer twice: with its log as it ships, and with warnings only."""
     return tuple(
-        RustRouterTarget(requirement=requirement, program=program, quiet=level, checks=checks)
-        for requirement, program, warnings, checks in _ROUTERS
+        RustRouterTarget(requirement=requirement, program=program, quiet=level)
+        for requirement, program, warnings in _ROUTERS
         for level in (None, warnings)
     )

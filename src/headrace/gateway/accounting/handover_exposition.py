@@ -26,6 +26,8 @@ class HandoverCounts:
     transfer_s: float = 0.0
     gain_s: float = 0.0
     gains: int = 0
+    split_gain_s: float = 0.0
+    split_gains: int = 0
     stages: dict[str, Histogram] = field(default_factory=dict[str, Histogram])
 
     def observe_stage(self, stage: str, seconds: float) -> None:

@@ -62,6 +62,9 @@ class HandoverMeters(Protocol):
     transfer_s: float
     gain_s: float
     gains: int
+    """Of all requests of which a gain was predicted; of those that were split for it, the two below."""
+    split_gain_s: float
+    split_gains: int
 
     def observe_stage(self, stage: str, seconds: float) -> None:
         """`stage`: prefill_queue, prefill, transfer or decode_queue."""
@@ -139,6 +142,9 @@ class Handovers:
         if looked.verdict.gain_s is not None:
             meters.gain_s += looked.verdict.gain_s
             meters.gains += 1
+            if looked.verdict.is_split:
+                meters.split_gain_s += looked.verdict.gain_s
+                meters.split_gains += 1
         if looked.verdict.is_split:
             return looked.chosen
         if is_forced:

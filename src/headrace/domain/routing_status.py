@@ -57,7 +57,7 @@ class SplitView(msgspec.Struct, frozen=True, kw_only=True):
 
     is_split: bool
     reason: str
-    """gain; or why it stays whole: no_gain, short, mostly_cached, no_pair, cannot."""
+    """gain; or why it stays whole: no_gain, pair_rests, short, mostly_cached, no_pair, cannot."""
     gain_s: float | None = None
     """Predicted; None: not looked at."""
     prefill: str | None = None

@@ -44,7 +44,7 @@ UNKNOWN_SPEED_S = 30.0
 LEAST_ANSWER_S = 2.0
 """Whole answers are given so long at least: chosen, as the speed of a pool that streams to nobody is a guess."""
 FIRST_REST_S, LONGEST_REST_S = 1.0, 60.0
-"""A pair whose hand-over failed is left alone for so long, doubling each time. Chosen."""
+"""A pair whose hand-over failed is left alone for so long, doubling each time, where there is any other way. Chosen."""
 
 
 class HandoverMeters(Protocol):
@@ -170,6 +170,7 @@ class Handovers:
                 prefill_ttft_s=chosen.prefill_s - self._margin_of(chosen.prefill),
                 transfer_s=chosen.transfer_s,
                 decode_s=chosen.decode_s,
+                rest_s=self._rest_s(chosen.prefill, chosen.decode),
             )
         verdict = decide_split(rules, can_split=True, prompt_tokens=round(tokens), whole=way, split=found)
         if is_forced:
@@ -277,8 +278,7 @@ class Handovers:
         assert words.words is not None
 
         def predict_s(giver: str, taker: str) -> float:
-            rests = self._rests_now(givers[giver], takers[taker])
-            return link.predict(giver, taker, size) + (LONGEST_REST_S if rests else 0.0)
+            return link.predict(giver, taker, size) + self._rest_s(givers[giver], takers[taker])
 
         pair = choose_pair(prefills, decodes, rule=words.words.tensor_rule, predict_transfer_s=predict_s)
         if pair is None:
@@ -333,6 +333,10 @@ class Handovers:
     def _rests_now(self, giver: Endpoint, taker: Endpoint) -> bool:
         rest = self._rests.get((giver, taker))
         return rest is not None and monotonic() < rest.until_mono_s
+
+    def _rest_s(self, giver: Endpoint, taker: Endpoint) -> float:
+        """What a pair that rests must be better by, to be taken all the same."""
+        return LONGEST_REST_S if self._rests_now(giver, taker) else 0.0
 
     def _warmed_up(self, pair: ChosenPair, report: HandoverReport) -> None:
         """Of no caller's request: nothing is counted."""

@@ -3,7 +3,7 @@
 1. It cannot be split (several choices, an API without legs): whole.
 2. Little of its prompt is to be computed, or little beside what is cached where it would go whole: whole.
 3. gain = (whole TTFT + delay to those who generate there) - (prefill's TTFT + transfer + decode's first step).
-   Above the margin: split.
+   Above the margin: split, unless the pair rests after a failure and that is all there is to gain.
 """
 
 from dataclasses import dataclass
@@ -18,6 +18,8 @@ class SplitReason(StrEnum):
     SHORT = "short"
     MOSTLY_CACHED = "mostly_cached"
     NO_GAIN = "no_gain"
+    PAIR_RESTS = "pair_rests"
+    """The best pair has just failed to hand over, and one engine can answer alone."""
     GAIN = "gain"
 
 
@@ -59,6 +61,8 @@ class SplitWay:
     """`LinkTimes.predict`: bytes over the measured rate, and the handshake."""
     decode_s: float
     """Its queue and its first step."""
+    rest_s: float = 0.0
+    """What a hand-over must save beyond the margin while the pair rests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,5 +89,7 @@ def decide_split(
         return SplitVerdict(is_split=False, reason=SplitReason.NO_PAIR)
     interference_s = whole.prefill_s * whole.stall_ratio * whole.running_decodes * rules.interference_weight
     gain_s = whole.ttft_s + interference_s - (split.prefill_ttft_s + split.transfer_s + split.decode_s)
+    if rules.margin_s < gain_s <= rules.margin_s + split.rest_s:
+        return SplitVerdict(is_split=False, reason=SplitReason.PAIR_RESTS)
     is_split = gain_s > rules.margin_s
     return SplitVerdict(is_split=is_split, reason=SplitReason.GAIN if is_split else SplitReason.NO_GAIN, gain_s=gain_s)

@@ -1,5 +1,7 @@
 """When a request is split."""
 
+from dataclasses import replace
+
 import pytest
 
 from headrace.gateway.routing.disaggregation.core.splitting import (
@@ -56,6 +58,15 @@ def test_a_split_pays_for_its_transfer(way: WholeWay, is_split: bool, gain_s: fl
     found = decide(way)
     assert is_split is found.is_split
     assert found.gain_s == pytest.approx(gain_s)
+
+
+def test_a_pair_that_rests_is_taken_only_for_what_is_worth_a_failure() -> None:
+    """What would gain nothing anyway says so; a gain beyond the rest is taken all the same."""
+    resting = replace(PAIR, rest_s=60.0)
+    assert decide(whole(), split=resting).reason is SplitReason.NO_GAIN
+    found = decide(whole(ttft_s=61.27), split=resting)
+    assert (found.is_split, found.reason, found.gain_s) == (False, SplitReason.PAIR_RESTS, None)
+    assert decide(whole(ttft_s=61.28), split=resting).is_split
 
 
 def test_what_cannot_be_split_is_not() -> None:

@@ -89,6 +89,8 @@ class ScriptedEngine:
     """Address to listen on."""
     probe: Callable[[], Awaitable[bytes]] | None = None
     """Answer to probes; None is 200."""
+    otherwise: Script | None = None
+    """What it does with a request that names no script; None: it answers."""
     pages: dict[str, bytes] = field(default_factory=dict)
     """JSON by path of what GET finds; where there is any, other paths are 404."""
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
@@ -191,7 +193,7 @@ class ScriptedEngine:
         for name, script in self.scripts.items():
             if f"script:{name}" in text:
                 return script
-        return answer_normally
+        return self.otherwise or answer_normally
 
 
 async def answer_normally(engine: ScriptedEngine, request: Seen, writer: asyncio.StreamWriter) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from tests.harness.running_gateway import addresses_of, declare, remote_pool
 
 from headrace.declaration.gateway_plan import compile_gateway_plan
-from headrace.domain.errors import RequestError
+from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import ApiDialect, InferenceRequest
 from headrace.gateway.accounting.counters import Counters, ModelCounters
 from headrace.gateway.accounting.handover_exposition import HandoverBook, HandoverCounts
@@ -97,7 +97,7 @@ class CallersEnd:
 
     def report(self, bug: Exception) -> RequestError:
         self.bugs.append(bug)
-        raise bug
+        return RequestError(ErrorCode.INTERNAL_BUG, str(bug))
 
 
 @dataclass
@@ -112,6 +112,7 @@ class Sent:
         """Wait until it has ended."""
         async with asyncio.timeout(60):
             await self.caller.over.wait()
+        assert not self.caller.bugs
         return self
 
     @property

@@ -410,7 +410,8 @@ class Handover:
                 continue
             if side is end.at_fault and end.failure in BLAMED:
                 is_refused = side in self._refused
-                attempt.failed(why, now, (), is_blamed=True, is_refused=is_refused, engine_error=None)
+                is_blamed = is_refused or attempt.endpoint not in self.delivery.tried  # once by one request
+                attempt.failed(why, now, (), is_blamed=is_blamed, is_refused=is_refused, engine_error=None)
             elif end.how in (HandoverEnd.COMPLETED, HandoverEnd.BROKEN) and side is Side.PREFILL:
                 attempt.answered(UNKNOWN_USAGE)  # decode has its KV: it did its work
             else:

@@ -17,6 +17,7 @@ from headrace.domain.miss_status import MissStatus
 from headrace.domain.operator_error import OperatorError, UnknownNameError
 from headrace.domain.queue_status import QueueStatus
 from headrace.domain.routing_status import RouteExplanation, RoutingStatus
+from headrace.domain.split_advice import SplitAdvice
 from headrace.fleet.deploy.state_files import SupervisorFile, find_supervisor
 from headrace.settings import Settings
 from headrace.tenancy.quota_view import LimitView
@@ -107,6 +108,10 @@ class ControlClient:
     def misses(self) -> MissStatus:
         """Why prompts missed the engines' caches."""
         return self._ask("GET", "/api/v1/cache/misses", MissStatus)
+
+    def split_advice(self) -> SplitAdvice:
+        """Whether prefill and decode apart pay, and in what ratio."""
+        return self._ask("GET", "/api/v1/route/advice", SplitAdvice)
 
     def explain_route(self, body: str, *, path: str, tenant: str, request_class: str | None) -> RouteExplanation:
         """Where a request would go now."""

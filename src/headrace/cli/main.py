@@ -46,7 +46,7 @@ VERBS = MappingProxyType(
         "status": Verb("headrace.cli.status:app", "Show gateway, pools and replicas, and what each is doing.", RUN),
         "logs": Verb("headrace.cli.logs:app", "Show the logs of engines, gateway and requests.", RUN),
         "reload": Verb("headrace.cli.reload:app", "Apply a changed declaration without losing a request.", RUN),
-        "route": Verb("headrace.cli.route:app", "Explain where the gateway would send a request, and why.", GOVERN),
+        "route": Verb("headrace.cli.route:app", "Explain where requests go, and whether splitting pays.", GOVERN),
         "cache": Verb("headrace.cli.cache:app", "Show how often prompts are found in the engines' caches.", GOVERN),
         "chat": Verb("headrace.cli.chat:app", "Talk to a model through the gateway.", RUN),
         "engine": Verb("headrace.cli.engine:app", "Show what would start each engine, and what it can do.", GOVERN),

@@ -1,4 +1,4 @@
-"""`headrace route explain`: where the gateway would send a request now, and why; nothing is sent."""
+"""`headrace route`: where the gateway would send a request now, and why; whether prefill and decode apart pay."""
 
 import sys
 from pathlib import Path
@@ -9,6 +9,7 @@ import typer
 from headrace.cli.control_client import ControlClient, get_supervisor
 from headrace.cli.options import JsonOption, verb_app
 from headrace.cli.output import EXIT_PROBLEMS, emit, fail, table
+from headrace.cli.route_advice import advice_view, only_of
 from headrace.domain.quota import NANOS
 from headrace.domain.request import RequestClass
 from headrace.domain.routing_status import CandidateView, RouteExplanation, SplitView
@@ -46,6 +47,26 @@ def explain(
         found = client.explain_route(body, path=path, tenant=tenant, request_class=name)
     emit("route", found, as_json=as_json, human=lambda: explanation_view(found))
     if found.picked is None:
+        raise typer.Exit(EXIT_PROBLEMS)
+
+
+@app.command(epilog="Example: headrace route advise --pool decode")
+def advise(
+    pool: Annotated[str | None, typer.Option("--pool", "-p", metavar="POOL", help="Only this pool's model.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show whether prefill and decode on engines of their own pay for the last hour's traffic, what ratio of engines it
+    wants, and what to change. Exits with 3 where there is something to change.
+
+    All gateway workers are added up. How fast engines are is learned from what they were given, and never taken for
+    more than that; what was not measured is named. For pools without roles: what handing a prompt over might cost.
+    """
+    settings = load_settings()
+    get_supervisor(settings)
+    with ControlClient(settings) as client:
+        found = only_of(pool, client.split_advice())
+    emit("route-advise", found, as_json=as_json, human=lambda: advice_view(found))
+    if any(one.changes for one in found.models):
         raise typer.Exit(EXIT_PROBLEMS)
 
 

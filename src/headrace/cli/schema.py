@@ -34,6 +34,7 @@ PRINTED = MappingProxyType(
         "quota": "headrace.tenancy.quota_view:LimitView[]",
         "reload": "headrace.control_api.operations:ReloadReport",
         "route": "headrace.domain.routing_status:RouteExplanation",
+        "route-advise": "headrace.domain.split_advice:SplitAdvice",
         "status": "headrace.control_api.operations:InstanceStatus",
         "tenants": "headrace.tenancy.governing:EntryView[]",
         "up": "headrace.cli.up_view:Welcome",

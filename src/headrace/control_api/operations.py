@@ -13,6 +13,7 @@ from headrace.domain.miss_status import MissStatus
 from headrace.domain.queue_status import QueueStatus
 from headrace.domain.quota_status import LimitStatus
 from headrace.domain.routing_status import RouteExplanation, RoutingStatus
+from headrace.domain.split_advice import SplitAdvice
 from headrace.domain.worker import ExplainRoute, WorkerStatus
 
 
@@ -189,6 +190,10 @@ class Operations(Protocol):
 
     async def misses(self) -> MissStatus:
         """Why prompts missed the engines' caches, all workers together."""
+        ...
+
+    async def split_advice(self) -> SplitAdvice:
+        """Whether prefill and decode apart pay for the last hour's traffic of all workers, and in what ratio."""
         ...
 
     async def explain_route(self, wish: ExplainRoute) -> RouteExplanation:

@@ -44,6 +44,7 @@ ROUTES: tuple[ControlRoute, ...] = (
     ControlRoute("GET", "/api/v1/cache", Access.VIEWER, routing.show_cache),
     ControlRoute("GET", "/api/v1/cache/misses", Access.VIEWER, routing.show_misses),
     ControlRoute("POST", "/api/v1/route/explain", Access.VIEWER, routing.explain_route),
+    ControlRoute("GET", "/api/v1/route/advice", Access.VIEWER, routing.show_advice),
     ControlRoute("GET", "/api/v1/endpoints", Access.VIEWER, instance.show_endpoints),
     ControlRoute("POST", "/api/v1/replicas/{replica:path}/restart", Access.OPERATOR, instance.restart_replica),
     ControlRoute("GET", "/api/v1/usage", Access.VIEWER, usage.show_usage, is_scoped=True),

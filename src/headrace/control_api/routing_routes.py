@@ -1,4 +1,6 @@
-"""Routes about the gateway's choices: where a request would go, and how often prompts are found cached."""
+"""Routes about the gateway's choices: where a request would go, how often prompts are found cached, and whether
+prefill and decode apart pay.
+"""
 
 import msgspec
 from starlette.requests import Request
@@ -32,6 +34,11 @@ async def show_cache(_request: Request, context: ControlContext) -> Response:
 async def show_misses(_request: Request, context: ControlContext) -> Response:
     """Why prompts that begin alike were not found cached: cause, place, tokens lost, advice."""
     return answer_json("cache-misses", await context.operations.misses())
+
+
+async def show_advice(_request: Request, context: ControlContext) -> Response:
+    """Prefill and decode apart: measured load, the ratio that it wants, whether splitting pays, what to change."""
+    return answer_json("route-advise", await context.operations.split_advice())
 
 
 async def explain_route(request: Request, context: ControlContext) -> Response:

@@ -61,6 +61,10 @@ class ReadMisses(msgspec.Struct, frozen=True, kw_only=True, tag="read_misses"):
     """Answer with `miss_status.MissStatus` as JSON."""
 
 
+class ReadSplits(msgspec.Struct, frozen=True, kw_only=True, tag="read_splits"):
+    """Answer with `split_status.SplitStatus` as JSON."""
+
+
 class ExplainRoute(msgspec.Struct, frozen=True, kw_only=True, tag="explain_route"):
     """Answer with `routing_status.RouteExplanation` as JSON: where this request would go now. Nothing is sent."""
 
@@ -82,6 +86,7 @@ WorkerCommand = (
     | ReadQueues
     | ReadRouting
     | ReadMisses
+    | ReadSplits
     | ExplainRoute
 )
 

@@ -20,6 +20,7 @@ from headrace.domain.worker import (
     ReadQueues,
     ReadQuota,
     ReadRouting,
+    ReadSplits,
     ReadStatus,
     SetKeys,
     SetSpent,
@@ -81,6 +82,8 @@ class ControlLink:
             return WorkerReply(ok=True, text=_encode(worker.routing_status()).decode())
         if isinstance(command, ReadMisses):
             return WorkerReply(ok=True, text=_encode(worker.miss_status()).decode())
+        if isinstance(command, ReadSplits):
+            return WorkerReply(ok=True, text=_encode(worker.loads.status()).decode())
         if isinstance(command, ExplainRoute):
             return _explained(worker, command)
         if isinstance(command, ReadMetrics):

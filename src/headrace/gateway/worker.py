@@ -79,7 +79,7 @@ from headrace.gateway.routing.placer import Placer
 from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.view import routing_status
 from headrace.gateway.tasks import spawn
-from headrace.gateway.worker_samples import sample_endpoints, sample_issuers, sample_quota, sample_sharing
+from headrace.gateway.worker_samples import LoadWatch, sample_endpoints, sample_issuers, sample_quota, sample_sharing
 from headrace.ledger.flusher import Flusher
 from headrace.ledger.journal import JournalWriter
 from headrace.ledger.lines import RotatingLines
@@ -138,6 +138,9 @@ class Worker:
         misses = MissCollector(lambda: self._placer.misses.by_cause)
         handovers = HandoverCollector(lambda: self._handover_book.models)
         directory, placer = self._directory, self._placer
+        self.loads = LoadWatch(
+            directory, placer, self._counters, self._handover_book, lambda: self.pipeline.quota.speeds
+        )
         self._cache_reader = KvEventReader(directory, on_emptied=placer.forget, on_held=placer.hold_at_most)
         routed = RoutingCollector(
             lambda: routing_figures(placer, self._paces), self._cache_reader.figures, lambda: pool_loads(directory)
@@ -305,6 +308,7 @@ class Worker:
         self._sweeper.add(self._directory.sweep)
         self._sweeper.add(lambda now_mono_s: self._placer.sweep(self._directory, now_mono_s))
         self._sweeper.add(lambda _: self._handovers.sweep(self._directory))
+        self._sweeper.add(self.loads.sweep)
         self._sweeper.start()
         self._background = [
             spawn(Prober(self._directory).run(), "prober"),

@@ -20,6 +20,8 @@ from headrace.domain.miss_status import MissStatus, add_up_misses
 from headrace.domain.queue_status import QueueStatus, merge_queues
 from headrace.domain.quota_status import LimitStatus, merge_limits
 from headrace.domain.routing_status import RouteExplanation, RoutingStatus, add_up
+from headrace.domain.split_advice import SplitAdvice, advise
+from headrace.domain.split_status import add_up_loads
 from headrace.domain.worker import ExplainRoute, WorkerStatus
 from headrace.fleet.deploy.process_identity import ProcessIdentity
 from headrace.fleet.deploy.supervisor import Supervisor
@@ -162,6 +164,9 @@ class InstanceOperations:
 
     async def misses(self) -> MissStatus:
         return add_up_misses(await self.supervisor.gateway.misses())
+
+    async def split_advice(self) -> SplitAdvice:
+        return advise(add_up_loads(await self.supervisor.gateway.splits()))
 
     async def explain_route(self, wish: ExplainRoute) -> RouteExplanation:
         tenants = self.declaration().tenants

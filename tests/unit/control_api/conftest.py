@@ -25,6 +25,7 @@ from headrace.domain.miss_status import MissStatus
 from headrace.domain.queue_status import QueueStatus
 from headrace.domain.quota_status import LimitStatus
 from headrace.domain.routing_status import RouteExplanation, RoutingStatus
+from headrace.domain.split_advice import SplitAdvice
 from headrace.domain.tenant import Scope
 from headrace.domain.worker import ExplainRoute
 from headrace.tenancy.entry_store import EntryStore
@@ -107,6 +108,9 @@ class StandInOperations:
 
     async def routing(self) -> RoutingStatus:
         return RoutingStatus(workers=1, tenants=(), families=(), endpoints=())
+
+    async def split_advice(self) -> SplitAdvice:
+        return SplitAdvice(workers=1, models=())
 
     async def explain_route(self, wish: ExplainRoute) -> RouteExplanation:
         self.calls.append(f"explain {wish.path} {wish.tenant} {wish.request_class} {len(wish.body)}")

@@ -40,6 +40,13 @@ async def test_cache_hits_are_shown(api: RunningApi) -> None:
     }
 
 
+async def test_advice_on_prefill_and_decode_is_shown(api: RunningApi) -> None:
+    """`GET /api/v1/route/advice` answers admin keys with what all workers measured together."""
+    answer = await api.tcp.get("/api/v1/route/advice", headers=api.admin)
+    assert answer.json() == {"schema": "headrace/route-advise/v1", "data": {"workers": 1, "models": []}}
+    assert (await api.tcp.get("/api/v1/route/advice", headers=api.inference)).status_code == 403
+
+
 async def test_cache_misses_are_shown(api: RunningApi) -> None:
     """`GET /api/v1/cache/misses` answers with what all workers found."""
     answer = await api.tcp.get("/api/v1/cache/misses", headers=api.admin)

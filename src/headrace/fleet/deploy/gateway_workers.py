@@ -22,6 +22,7 @@ from headrace.domain.queue_status import QueueStatus
 from headrace.domain.quota import Spent
 from headrace.domain.quota_status import LimitStatus
 from headrace.domain.routing_status import RouteExplanation, RoutingStatus
+from headrace.domain.split_status import SplitStatus
 from headrace.domain.tenant import KeyRecord
 from headrace.domain.worker import ExplainRoute, SetKeys, SetSpent, WorkerStatus
 from headrace.fleet.deploy.predecessors import find_predecessors, forget_worker, note_worker
@@ -201,6 +202,11 @@ class GatewayWorkers:
     async def misses(self) -> list[MissStatus]:
         """Why prompts missed the caches, as each worker knows."""
         answers = await asyncio.gather(*(slot.worker.read_misses() for slot in self.slots))
+        return [answer for answer in answers if answer is not None]
+
+    async def splits(self) -> list[SplitStatus]:
+        """The traffic of each worker, with an eye on prefill and decode."""
+        answers = await asyncio.gather(*(slot.worker.read_splits() for slot in self.slots))
         return [answer for answer in answers if answer is not None]
 
     async def explain_route(self, wish: ExplainRoute) -> RouteExplanation | str:

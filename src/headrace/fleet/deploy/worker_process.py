@@ -16,6 +16,7 @@ from headrace.domain.miss_status import MissStatus
 from headrace.domain.queue_status import QueueStatus
 from headrace.domain.quota_status import LimitStatus
 from headrace.domain.routing_status import RouteExplanation, RoutingStatus
+from headrace.domain.split_status import SplitStatus
 from headrace.domain.worker import (
     Configure,
     Drain,
@@ -25,6 +26,7 @@ from headrace.domain.worker import (
     ReadQueues,
     ReadQuota,
     ReadRouting,
+    ReadSplits,
     ReadStatus,
     SetKeys,
     SetSpent,
@@ -156,6 +158,14 @@ class WorkerProcess:
         try:
             reply = await self._ask(ReadMisses())
             return msgspec.json.decode(reply.text, type=MissStatus) if reply.ok else None
+        except (WorkerLostError, msgspec.DecodeError):
+            return None
+
+    async def read_splits(self) -> SplitStatus | None:
+        """Return its traffic with an eye on prefill and decode; None where it does not answer."""
+        try:
+            reply = await self._ask(ReadSplits())
+            return msgspec.json.decode(reply.text, type=SplitStatus) if reply.ok else None
         except (WorkerLostError, msgspec.DecodeError):
             return None
 

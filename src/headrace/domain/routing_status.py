@@ -52,12 +52,40 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
     """Weighted seconds of latency, price and quality; they add up to `cost_s`."""
 
 
+class PairMismatch(msgspec.Struct, frozen=True, kw_only=True):
+    """Prefill and decode engines that cannot take one another's KV, and so are not paired."""
+
+    why: str
+    """For a person: what differs, with both values."""
+    prefills: tuple[str, ...]
+    decodes: tuple[str, ...]
+    """Their endpoints; of many only some are named."""
+    pairs: int
+
+
+class HandoverFit(msgspec.Struct, frozen=True, kw_only=True):
+    """How many usable pairs of one model's prefill and decode engines go together."""
+
+    model: str
+    fits: int
+    """By what both engines say of themselves."""
+    unfit: int
+    not_measured: int
+    """As far as is known: one of the two has not said what it is."""
+    mismatches: tuple[PairMismatch, ...] = ()
+
+    @property
+    def is_hopeless(self) -> bool:
+        """There are pairs, and none fits."""
+        return self.unfit > 0 and not self.fits and not self.not_measured
+
+
 class SplitView(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a request would be handed from a prefill to a decode engine."""
 
     is_split: bool
     reason: str
-    """gain; or why it stays whole: no_gain, pair_rests, short, mostly_cached, no_pair, cannot."""
+    """gain; or why it stays whole: no_gain, pair_rests, short, mostly_cached, no_pair, kv_layout_mismatch, cannot."""
     gain_s: float | None = None
     """Predicted; None: not looked at."""
     prefill: str | None = None
@@ -66,6 +94,11 @@ class SplitView(msgspec.Struct, frozen=True, kw_only=True):
     prefill_s: float | None = None
     transfer_s: float | None = None
     decode_s: float | None = None
+    prefill_version: str | None = None
+    decode_version: str | None = None
+    """Of the best pair's engines, as they say; None: not measured."""
+    mismatches: tuple[PairMismatch, ...] = ()
+    """Usable engines of the model that are not paired (`kv_layout_mismatch`)."""
 
 
 class RouteExplanation(msgspec.Struct, frozen=True, kw_only=True):

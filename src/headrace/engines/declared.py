@@ -108,7 +108,7 @@ def _handovers(declaration: Declaration) -> Iterator[Finding]:
         ]
         if role == "decode" or not takers or words is None:
             continue
-        whys = [f"{taker}: {find_mismatch(shape, taken, words.tensor_rule)}" for taker, taken in takers]
+        whys = [f"{taker}: {find_mismatch(shape, taken, words.fit_rules)}" for taker, taken in takers]
         if not any(why.endswith(": None") for why in whys):
             yield Finding(
                 path=("pools", name, "disaggregation"),

@@ -25,6 +25,17 @@ class TensorRule(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FitRules:
+    """What may differ between two engines of one kind, one of which takes the other's KV."""
+
+    tensor: TensorRule = TensorRule.EQUAL
+    needs_equal_blocks: bool = True
+    """False: the engine cuts blocks of another size to its own."""
+    may_join_stages: bool = False
+    """Decode with one pipeline stage takes the KV of several."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LegRequest:
     """One request to one engine: the caller's body with changes, or a call of the engine's own."""
 
@@ -69,7 +80,7 @@ class TicketWords(Protocol):
     """Engines that compute the prompt first, and tell in their answer where its KV is."""
 
     @property
-    def tensor_rule(self) -> TensorRule: ...
+    def fit_rules(self) -> FitRules: ...
 
     @property
     def serves_whole(self) -> bool:
@@ -90,7 +101,7 @@ class RoomWords(Protocol):
     """Engines whose two legs are sent at once, and meet in a room."""
 
     @property
-    def tensor_rule(self) -> TensorRule: ...
+    def fit_rules(self) -> FitRules: ...
 
     @property
     def serves_whole(self) -> bool: ...
@@ -113,7 +124,7 @@ class SlotWords(Protocol):
     """Engines that save a slot's KV as a file, and restore it from there."""
 
     @property
-    def tensor_rule(self) -> TensorRule: ...
+    def fit_rules(self) -> FitRules: ...
 
     @property
     def serves_whole(self) -> bool: ...

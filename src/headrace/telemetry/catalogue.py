@@ -124,6 +124,11 @@ HANDOVER_FALLBACKS = _counter(
     "headrace_handover_fallbacks_total", ("model", "reason"), "requests",
     "Hand-overs that failed before decode's first token, by reason; the request went to one engine.",
 )  # fmt: skip
+HANDOVER_PAIRS = _gauge(
+    "headrace_handover_pairs", ("model", "state"), "pairs",
+    "Usable pairs of prefill and decode engines: fits, kv_layout_mismatch (never paired), or not_measured, where an "
+    "engine has not said what it is.",
+)  # fmt: skip
 HANDOVER_TOKENS = _counter(
     "headrace_handover_tokens_total", ("model",), "tokens", "Prompt tokens whose KV was handed over."
 )
@@ -264,9 +269,8 @@ IDENTITY_FETCHES = _counter(
 METRICS: tuple[MetricSpec, ...] = (
     REQUESTS, TTFT, TPOT, ITL, E2E, QUEUE, QUEUE_WAITING, QUEUE_OLDEST, QUEUE_REFUSALS, QUEUE_DEGRADED,
     QUEUE_WITHDRAWALS, ENDPOINT_PLACES, ENDPOINT_PREFILL, ENDPOINT_HELD, ENDPOINT_LOAD_AGE, CACHE_MISSES,
-    CACHE_MISS_TOKENS, HANDOVER_DECISIONS, HANDOVERS, HANDOVER_FALLBACKS, HANDOVER_TOKENS, HANDOVER_BYTES,
-    HANDOVER_STAGES, TOKENS,
-    IN_FLIGHT, CONNECTIONS, RETRIES, FAILOVERS, RESUMES, UNRESUMED,
+    CACHE_MISS_TOKENS, HANDOVER_DECISIONS, HANDOVERS, HANDOVER_FALLBACKS, HANDOVER_PAIRS, HANDOVER_TOKENS,
+    HANDOVER_BYTES, HANDOVER_STAGES, TOKENS, IN_FLIGHT, CONNECTIONS, RETRIES, FAILOVERS, RESUMES, UNRESUMED,
     RESUME_GAP, HEDGES, RETRY_BUDGET_REFUSALS,
     CANCELS, ENDPOINT_STATE, ENDPOINT_IN_FLIGHT, ENDPOINT_REQUESTS, ENDPOINT_FAILURES, JOURNAL_DROPPED, JOURNAL_PENDING,
     LOG_DROPPED, TENANT_REQUESTS, TENANT_TOKENS, TENANT_GPU, TENANT_COST, QUOTA_REFUSALS, BUDGET_USED, BUDGET,

@@ -19,6 +19,7 @@ KNOWN_ALIKE = frozenset(
         catalogue.BUDGET_MARKS.name.removesuffix("_total"),
         catalogue.SHARING_LOST.name,
         catalogue.SHARING_MEMBERS.name,
+        catalogue.HANDOVER_PAIRS.name,
         *(spec.name.removesuffix("_total") for spec in TOLD_BY_ENGINES),
     }
 )

@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from headrace.engines.handover import LegRequest, TensorRule
+from headrace.engines.handover import FitRules, LegRequest
 
 
 class _Usage(msgspec.Struct):
@@ -28,7 +28,7 @@ class LlamacppHandover:
 
     serves_whole = True
     """Any server restores and saves."""
-    tensor_rule = TensorRule.EQUAL
+    fit_rules = FitRules()
 
     def pin(self, slot: int) -> LegRequest:
         """See `handover.SlotWords`."""

@@ -1,6 +1,6 @@
 """SGLang's words of a hand-over. Source: srt/disaggregation and srt/entrypoints of 0.5.23, run on CPU."""
 
-from headrace.engines.handover import LegRequest, TensorRule
+from headrace.engines.handover import FitRules, LegRequest, TensorRule
 
 
 class SglangHandover:
@@ -8,8 +8,9 @@ class SglangHandover:
 
     serves_whole = False
     """Neither half answers a request without a room."""
-    tensor_rule = TensorRule.EQUAL
-    """Stricter than SGLang may be: nothing else was run."""
+    fit_rules = FitRules(tensor=TensorRule.ONE_DIVIDES_OTHER, may_join_stages=True)
+    """Source: sglang/srt/disaggregation/common/conn.py, which also refuses other page sizes and KV number formats. Only
+    equal sizes were run."""
 
     def leg(self, attempt_id: str, *, room: int, host: str, port: int) -> LegRequest:
         """See `handover.RoomWords`. A leg without a room is refused."""

@@ -66,6 +66,12 @@ class EngineConfig:
     """vLLM's `--shutdown-timeout`: 0 cuts streams on SIGTERM."""
     answers_while_loading: bool = False
     """The newest trtllm-serve answers 503 `starting`; others refuse connections."""
+    version: str = "simulated"
+    """What it says to be, so that by default nobody takes it for a real one."""
+    kv_dtype: str = "auto"
+    """What it says of its KV's number format; its size is the engine model's."""
+    tensor: int = 1
+    pipeline: int = 1
     role: Role = Role.BOTH
     transfer_loss: TransferLoss = TransferLoss.FAIL
     bootstrap_port: int | None = None

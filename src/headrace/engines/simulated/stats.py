@@ -122,6 +122,7 @@ class MetricsView:
     """SGLang's label: unified, prefill or decode."""
     context_tokens: int
     block_tokens: int
+    kv_dtype: str
     max_sequences: int
     uptime_s: float
     started_at_s: float

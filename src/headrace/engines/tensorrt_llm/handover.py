@@ -3,7 +3,7 @@
 import msgspec
 
 from headrace.domain.request import ApiDialect
-from headrace.engines.handover import LegRequest, TensorRule, Ticket, WholeAnswer
+from headrace.engines.handover import FitRules, LegRequest, Ticket, WholeAnswer
 
 KEPT_S = 60.0
 """How long a context's KV is counted on. Chosen: the server's own bound could not be looked at."""
@@ -30,8 +30,9 @@ class TensorrtLlmHandover:
 
     serves_whole = True
     """Without `disaggregated_params` a request is an ordinary one. Never run."""
-    tensor_rule = TensorRule.EQUAL
-    """Stricter than TensorRT-LLM may be: nothing was run."""
+    fit_rules = FitRules()
+    """Stricter than TensorRT-LLM may be in parallel sizes: nothing was run. Number formats and tokens per block must be
+    equal. Source: cpp/tensorrt_llm/batch_manager/cacheFormatter.cpp."""
 
     def prefill(self, attempt_id: str, api: ApiDialect) -> LegRequest:
         """See `handover.TicketWords`. Its id is a number of 63 bits, and never used twice."""

@@ -5,7 +5,7 @@ from types import MappingProxyType
 import msgspec
 
 from headrace.domain.request import ApiDialect
-from headrace.engines.handover import LegRequest, TensorRule, Ticket, WholeAnswer
+from headrace.engines.handover import FitRules, LegRequest, TensorRule, Ticket, WholeAnswer
 
 LEASE_S = 30.0
 """How long KV that nobody fetched is kept. Source: kv_lease_duration, which the launch line leaves at its default."""
@@ -40,8 +40,9 @@ class VllmHandover:
 
     serves_whole = True
     """Source: vLLM 0.33.0, the NixlConnector guide: which engine does what is decided request by request."""
-    tensor_rule = TensorRule.ONE_DIVIDES_OTHER
-    """Source: vLLM's compatibility matrix of the NIXL connector (dense and MoE models)."""
+    fit_rules = FitRules(tensor=TensorRule.ONE_DIVIDES_OTHER, needs_equal_blocks=False)
+    """Source: vLLM's compatibility matrix of the NIXL connector (dense and MoE models). Its metadata.py compares
+    version, model, numbers and cache format before the first transfer; blocks of other sizes are mapped."""
 
     def prefill(self, attempt_id: str, api: ApiDialect) -> LegRequest:
         """See `handover.TicketWords`."""

@@ -6,7 +6,7 @@ Labels are closed enums: routing/disaggregation/core and handover/core name them
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from headrace.gateway.accounting.histogram import Histogram
@@ -21,6 +21,8 @@ class HandoverCounts:
     decisions: dict[str, int] = field(default_factory=dict[str, int])
     ended: dict[str, int] = field(default_factory=dict[str, int])
     fallbacks: dict[str, int] = field(default_factory=dict[str, int])
+    pairs: dict[str, int] = field(default_factory=dict[str, int])
+    """As they are now; not a count of what was."""
     tokens: float = 0.0
     transferred_bytes: float = 0.0
     transfer_s: float = 0.0
@@ -58,11 +60,15 @@ class HandoverCollector(Collector):
         decisions, ended = _counter(catalogue.HANDOVER_DECISIONS), _counter(catalogue.HANDOVERS)
         fallbacks = _counter(catalogue.HANDOVER_FALLBACKS)
         tokens, sizes = _counter(catalogue.HANDOVER_TOKENS), _counter(catalogue.HANDOVER_BYTES)
+        pairs = GaugeMetricFamily(
+            catalogue.HANDOVER_PAIRS.name, catalogue.HANDOVER_PAIRS.description, labels=catalogue.HANDOVER_PAIRS.labels
+        )
         spec = catalogue.HANDOVER_STAGES
         stages = HistogramMetricFamily(spec.name, spec.description, labels=spec.labels)
         for model, counts in self._sample().items():
             for family, by_label in (
                 (decisions, counts.decisions), (ended, counts.ended), (fallbacks, counts.fallbacks),
+                (pairs, counts.pairs),
             ):  # fmt: skip
                 for label, count in by_label.items():
                     family.add_metric([model, label], count)
@@ -71,7 +77,7 @@ class HandoverCollector(Collector):
                 sizes.add_metric([model], counts.transferred_bytes)
             for stage, histogram in counts.stages.items():
                 stages.add_metric([model, stage], histogram.cumulative(), sum_value=histogram.total)
-        yield from (decisions, ended, fallbacks, tokens, sizes, stages)
+        yield from (decisions, ended, fallbacks, pairs, tokens, sizes, stages)
 
 
 def _counter(spec: MetricSpec) -> CounterMetricFamily:

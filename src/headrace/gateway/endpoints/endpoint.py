@@ -8,6 +8,7 @@ from headrace.declaration.gateway_plan import EndpointAddress, PoolPlan
 from headrace.domain.endpoint import EndpointState
 from headrace.domain.ids import EndpointId
 from headrace.engines.contract import Driver
+from headrace.engines.kv_shape import KvShape
 from headrace.gateway.endpoints.load import EndpointLoad
 from headrace.gateway.endpoints.seat import Seat
 from headrace.gateway.http.connection_pool import ConnectionPool
@@ -64,6 +65,7 @@ class Endpoint:
         "since_at",
         "state",
         "told_context_tokens",
+        "told_shape",
     )
 
     def __init__(
@@ -117,6 +119,8 @@ class Endpoint:
         """Makes a tenant's `cache_salt`, where the pool keeps tenants apart in the prefix cache."""
         self.seat: Seat | None = None
         """Its place in hand-overs; None where its model's prompts are never handed over."""
+        self.told_shape: KvShape | None = None
+        """What its engine says of itself (`self_report.py`); None where it was not asked, or did not answer."""
         self._ejections = 0
 
     @property

@@ -4,6 +4,7 @@ Own counts are exact and always there; the engine's numbers are late and may sto
 the own ones while they are fresh (PAINS 23). Read by admission (room) and routing (scores).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -46,6 +47,7 @@ class EndpointLoad:
         "prefill_tokens",
         "prefilling",
         "sequences_limit",
+        "settings",
     )
 
     def __init__(self) -> None:
@@ -59,6 +61,8 @@ class EndpointLoad:
         """Share of prompt tokens that the engine had to compute lately, the rest came from its prefix cache."""
         self.measured: MeasuredLoad | None = None
         self.fresh_for_s = 0.0
+        self.settings: Mapping[str, str] = {}
+        """What the engine's page shows of its settings, by label; empty where nothing, or not read yet."""
         self.has_limit = False
         """False: nothing is known that would bound this endpoint, and admission asks no further."""
         self.sequences_limit: int | None = None

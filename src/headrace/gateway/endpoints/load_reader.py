@@ -77,6 +77,7 @@ class LoadReader:
 
 def _keep(endpoint: Endpoint, found: EngineLoad, before: EngineLoad | None, now_mono_s: float) -> None:
     load = endpoint.load
+    load.settings = found.facts
     if found.running is None and found.waiting is None and found.kv_utilization_ratio is None:
         return
     load.measured = MeasuredLoad(

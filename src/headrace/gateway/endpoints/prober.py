@@ -12,6 +12,7 @@ from headrace.gateway.endpoints.context import learn_context
 from headrace.gateway.endpoints.directory import EndpointDirectory
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.endpoints.questions import ask
+from headrace.gateway.endpoints.self_report import learn_shape
 from headrace.gateway.tasks import spawn
 
 RECONCILE_S = 0.2
@@ -53,6 +54,8 @@ class Prober:
         while True:
             reply = await self.ask(endpoint)
             timeouts = timeouts + 1 if reply.is_timeout else 0
+            if reply.status == 200 and endpoint.seat is not None and endpoint.seat.words is not None:
+                await learn_shape(endpoint)  # before it is used: it may have come back as another version
             self._judge(endpoint, reply, timeouts)
             if endpoint.is_usable and endpoint.outages != asked_after and not endpoint.plan.is_run_here:
                 asked_after = endpoint.outages

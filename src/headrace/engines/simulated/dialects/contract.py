@@ -22,9 +22,6 @@ from headrace.engines.simulated.text import decode, encode
 from headrace.engines.simulated.transfer import Fetch, Hold
 from headrace.simulation.outcome import Refusal, RefusalReason
 
-VERSION = "simulated"
-"""What `/version` says, so that nobody takes it for a real one."""
-
 
 class Ending(StrEnum):
     """What SIGTERM does to the requests that run."""
@@ -265,7 +262,7 @@ class Dialect:
         }
 
     def version(self, host: Host, request: HttpRequest) -> Reply:
-        return Reply.json({"version": VERSION})
+        return Reply.json({"version": self.config.version})
 
 
 def read_json(request: HttpRequest) -> Mapping[str, Any]:

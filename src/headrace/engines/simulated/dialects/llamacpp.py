@@ -123,7 +123,7 @@ class LlamacppDialect(Dialect):
                 "total_slots": self.config.max_sequences,
                 "model_path": self.config.served_model,
                 "default_generation_settings": {"n_ctx": self.config.context_tokens},
-                "build_info": "simulated",
+                "build_info": self.config.version,
             }
         )
 

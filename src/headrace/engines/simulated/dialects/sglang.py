@@ -6,7 +6,6 @@ from types import MappingProxyType
 from headrace.engines.simulated.ask import Api, Ask, AskError, Body
 from headrace.engines.simulated.config import Role
 from headrace.engines.simulated.dialects.contract import (
-    VERSION,
     Dialect,
     Ending,
     Host,
@@ -173,7 +172,7 @@ class SglangDialect(Dialect):
     def _loads(self, host: Host, request: HttpRequest) -> Reply:
         if request.query.get("format") == "prometheus":
             return Reply.text(metrics_page(host.view()))
-        return Reply.json(loads(host.view(), VERSION))
+        return Reply.json(loads(host.view(), self.config.version))
 
     def _server_info(self, host: Host, request: HttpRequest) -> Reply:
         name = self.config.served_model
@@ -191,7 +190,15 @@ class SglangDialect(Dialect):
                 "disaggregation_bootstrap_port": self.config.bootstrap_port or BOOTSTRAP_PORT,
                 "enable_metrics": self.config.has_metrics,
                 "max_total_num_tokens": host.view().kv_tokens_total,
-                "version": VERSION,
+                "dtype": "auto",
+                "kv_cache_dtype": self.config.kv_dtype,
+                "page_size": self.config.engine.kv.block_tokens,
+                "tp_size": self.config.tensor,
+                "pp_size": self.config.pipeline,
+                "dp_size": 1,
+                "attn_dp_size": 1,
+                "attn_cp_size": 1,
+                "version": self.config.version,
             }
         )
 

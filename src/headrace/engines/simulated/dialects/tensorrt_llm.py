@@ -7,7 +7,7 @@ import msgspec
 
 from headrace.engines.simulated.ask import VALIDATION, Api, Ask, AskError, Body, token_prompt
 from headrace.engines.simulated.config import EngineConfig
-from headrace.engines.simulated.dialects.contract import VERSION, Dialect, Ending, Host, Route, api_table
+from headrace.engines.simulated.dialects.contract import Dialect, Ending, Host, Route, api_table
 from headrace.engines.simulated.formats import DONE, ChunkShape, Format, Shape, encode_json
 from headrace.engines.simulated.http import HttpRequest, Reply
 from headrace.engines.simulated.native_formats import TritonGenerateFormat
@@ -200,7 +200,9 @@ class TritonDialect(TensorrtLlmDialect):
         name = self.config.served_model
         return {
             **super().routes(),
-            ("GET", "/v2"): lambda _, __: Reply.json({"name": "triton", "version": VERSION, "extensions": []}),
+            ("GET", "/v2"): lambda _, __: Reply.json(
+                {"name": "triton", "version": self.config.version, "extensions": []}
+            ),
             ("GET", "/v2/health/live"): lambda _, __: Reply(content_type="text/plain"),
             ("GET", "/v2/health/ready"): _triton_ready,
             ("GET", f"/v2/models/{name}/ready"): _triton_ready,

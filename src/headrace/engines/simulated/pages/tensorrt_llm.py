@@ -8,7 +8,8 @@ from headrace.engines.simulated.stats import MetricsView
 
 
 def _config(view: MetricsView) -> Value:
-    return [({"page_size": str(view.block_tokens), "enable_block_reuse": "True"}, 1.0)]
+    facts = {"page_size": str(view.block_tokens), "enable_block_reuse": "True", "cache_dtype": view.kv_dtype}
+    return [(facts, 1.0)]
 
 
 TRTLLM = (
@@ -42,7 +43,6 @@ TRTLLM = (
     counter("trtllm_kv_cache_offload_bytes_total", zero),
     counter("trtllm_spec_decode_num_draft_tokens_total", lambda v: v.load.draft_tokens),
     counter("trtllm_spec_decode_num_accepted_tokens_total", lambda v: v.load.accepted_tokens),
-    gauge("trtllm_kv_cache_config_info", lambda v: [({"tokens_per_block": str(v.block_tokens)}, 1.0)]),
     histogram("trtllm_time_to_first_token_seconds", lambda v: v.stats.ttft),
     histogram("trtllm_time_per_output_token_seconds", lambda v: v.stats.tpot),
     histogram("trtllm_e2e_request_latency_seconds", lambda v: v.stats.e2e),

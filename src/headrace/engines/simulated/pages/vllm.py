@@ -16,9 +16,10 @@ def _computed(view: MetricsView) -> float:
 def _config(view: MetricsView) -> list[tuple[dict[str, str], float]]:
     facts = {
         "block_size": str(view.block_tokens),
-        "cache_dtype": "auto",
+        "cache_dtype": view.kv_dtype,
         "enable_prefix_caching": "True",
         "gpu_memory_utilization": "0.92",
+        "kv_cache_layout": "None",
         "kv_cache_size_tokens": str(view.kv_tokens_total),
         "num_gpu_blocks": str(view.load.kv_blocks_total),
         "num_cpu_blocks": str(view.load.host_blocks_total) if view.load.host_blocks_total else "None",

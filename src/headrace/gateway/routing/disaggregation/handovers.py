@@ -15,10 +15,8 @@ from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import InferenceRequest
 from headrace.domain.routing_status import RouteExplanation, SplitView
 from headrace.domain.usage import TokenUsage
-from headrace.engines.kv_shape import find_mismatch
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.endpoints.pair import ChosenPair
-from headrace.gateway.endpoints.seat import Seat
 from headrace.gateway.handover.core.events import HandoverEnd
 from headrace.gateway.handover.core.tickets import SpentTickets
 from headrace.gateway.handover.report import HandoverReport
@@ -34,6 +32,7 @@ from headrace.gateway.routing.disaggregation.core.splitting import (
     WholeWay,
     decide_split,
 )
+from headrace.gateway.routing.disaggregation.fits import Fits
 from headrace.gateway.routing.disaggregation.kv_size import KvSizes
 from headrace.gateway.routing.placer import Placement, Placer
 
@@ -52,6 +51,8 @@ class HandoverMeters(Protocol):
 
     decisions: dict[str, int]
     """By SplitReason."""
+    pairs: dict[str, int]
+    """See `fits.FitMeters`."""
     ended: dict[str, int]
     """By HandoverEnd."""
     fallbacks: dict[str, int]
@@ -123,6 +124,7 @@ class Handovers:
         self._rests: dict[tuple[Endpoint, Endpoint], Rest] = {}
         self._sizes = KvSizes()
         self._outages: dict[Endpoint, int] = {}
+        self.fits = Fits()
         self.spent = SpentTickets()
 
     def link(self, model: str) -> LinkTimes:
@@ -175,6 +177,8 @@ class Handovers:
         verdict = decide_split(rules, can_split=True, prompt_tokens=round(tokens), whole=way, split=found)
         if is_forced:
             verdict = SplitVerdict(is_split=chosen is not None, reason=_forced(chosen), gain_s=None)
+        if verdict.reason is SplitReason.NO_PAIR and self._find_unfit(request, halves) is not None:
+            verdict = replace(verdict, reason=SplitReason.UNFIT)
         return Looked(verdict=verdict, pair=pair, chosen=chosen)
 
     def explained(
@@ -194,7 +198,11 @@ class Handovers:
                 prefill_s=chosen.prefill_s - self._margin_of(chosen.prefill),
                 transfer_s=chosen.transfer_s,
                 decode_s=chosen.decode_s,
+                prefill_version=_version(chosen.prefill),
+                decode_version=_version(chosen.decode),
             )
+        fit = self.fits.models.get(request.requested_model)
+        view = msgspec.structs.replace(view, mismatches=() if fit is None else fit.mismatches)
         return msgspec.structs.replace(found, split=view)
 
     def arriving(self, request: InferenceRequest, endpoint: Endpoint) -> "ArrivingPlacement | None":
@@ -217,13 +225,15 @@ class Handovers:
             if _wants_warm_up(giver)
             and giver.is_usable
             and taker.is_usable
-            and _fit(giver, taker)
+            and self.fits.why_apart(giver, taker) is None
             and not (link.is_warm(giver.endpoint_id, taker.endpoint_id) and not self._margin_of(giver))
             and not self._rests_now(giver, taker)
         ]
 
     def sweep(self, endpoints: Iterable[Endpoint]) -> None:
-        """Follow the endpoints: one that was away has no connections to others any more."""
+        """Follow the endpoints: one that was away has no connections to others any more, and may be another version."""
+        endpoints = tuple(endpoints)
+        self.fits.review(endpoints, self._meters_of)
         now_outages = {one: one.outages for one in endpoints if one.seat is not None}
         for endpoint, outages in self._outages.items():
             if now_outages.get(endpoint) != outages:
@@ -264,23 +274,22 @@ class Handovers:
             ahead, work = view.ahead_tokens[place], view.work_tokens[place]
             costs[candidate.endpoint_id] = (_ttft_s(candidate, ahead + work), ahead / max(1.0, ahead + work))
         prefills = [
-            Half(name=name, shape=_shape(one), cost_s=costs[name][0], has_room=_has_room(one, whole))
+            Half(name=name, cost_s=costs[name][0], has_room=_has_room(one, whole))
             for name, one in givers.items()
             if name in costs
         ]
         decodes = [
-            Half(name=name, shape=_shape(one), cost_s=self._step_s(one), has_room=_has_room(one, whole))
-            for name, one in takers.items()
+            Half(name=name, cost_s=self._step_s(one), has_room=_has_room(one, whole)) for name, one in takers.items()
         ]
         link, size = self.link(request.requested_model), self._sizes.size(next(iter(givers.values())), tokens)
-        words = next(iter(givers.values())).seat
-        assert words is not None
-        assert words.words is not None
+
+        def fits(giver: str, taker: str) -> bool:
+            return self.fits.why_apart(givers[giver], takers[taker]) is None
 
         def predict_s(giver: str, taker: str) -> float:
             return link.predict(giver, taker, size) + self._rest_s(givers[giver], takers[taker])
 
-        pair = choose_pair(prefills, decodes, rule=words.words.tensor_rule, predict_transfer_s=predict_s)
+        pair = choose_pair(prefills, decodes, fits=fits, predict_transfer_s=predict_s)
         if pair is None:
             return None, None
         prefill_s, queue_ratio = costs[pair.prefill]
@@ -380,6 +389,11 @@ class Handovers:
         if self._sizes.is_known(pair.prefill):
             meters.transferred_bytes += size
 
+    def _find_unfit(self, request: InferenceRequest, halves: Halves) -> str | None:
+        """What keeps all engines apart that could take the request now; None: something else, or nothing, does."""
+        givers = [one for one in halves.prefills if _takes(one, request)]
+        return self.fits.find_common(givers, [one for one in halves.decodes if _takes(one, request)])
+
     def refusal(self, request: InferenceRequest, halves: Halves) -> RequestError:
         """Why a model whose engines are halves alone cannot answer."""
         bar = find_split_bar(request.fields, request.dialect)
@@ -393,9 +407,8 @@ class Handovers:
         if bar is not None:
             message = f"model {name!r} runs on prefill and decode engines, which cannot do this ({bar}); leave it out"
             return RequestError(ErrorCode.UNSUPPORTED_PARAMETER, message, param=bar)
-        ready = [(giver, taker) for giver in halves.prefills for taker in halves.decodes if giver is not taker]
-        if ready and not any(_fit(giver, taker) for giver, taker in ready):
-            message = f"the prefill and decode engines of model {name!r} do not fit; operators: headrace check"
+        if self._find_unfit(request, halves) is not None or self.fits.find_common(halves.prefills, halves.decodes):
+            message = f"the prefill and decode engines of model {name!r} do not fit; operators: headrace status"
             return RequestError(ErrorCode.KV_LAYOUT_MISMATCH, message)
         up = [sum(one.is_usable for one in side) for side in (halves.prefills, halves.decodes)]
         message = (
@@ -442,22 +455,8 @@ def _has_room(endpoint: Endpoint, claimed: Endpoint) -> bool:
     return limit is None or endpoint is claimed or endpoint.in_flight < limit
 
 
-def _seat(endpoint: Endpoint) -> Seat:
-    assert endpoint.seat is not None
-    return endpoint.seat
-
-
-def _shape(endpoint: Endpoint):
-    shape = _seat(endpoint).shape
-    assert shape is not None
-    return shape
-
-
-def _fit(giver: Endpoint, taker: Endpoint) -> bool:
-    words = _seat(giver).words
-    if giver is taker or words is None:
-        return False
-    return find_mismatch(_shape(giver), _shape(taker), words.tensor_rule) is None
+def _version(endpoint: Endpoint) -> str | None:
+    return None if endpoint.told_shape is None else endpoint.told_shape.version
 
 
 def _wants_warm_up(giver: Endpoint) -> bool:

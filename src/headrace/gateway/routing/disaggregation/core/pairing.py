@@ -1,13 +1,10 @@
-"""Which prefill and decode engines go together, and which pair is best.
+"""Which pair of a prefill and a decode engine is best, among those that go together.
 
 What must be equal: `engines/kv_shape.py`.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-
-from headrace.engines.handover import TensorRule
-from headrace.engines.kv_shape import KvShape, find_mismatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +13,6 @@ class Half:
 
     name: str
     """Its endpoint."""
-    shape: KvShape
     cost_s: float
     """Prefill: predicted TTFT there. Decode: its queue and first step, and what one more request costs the others."""
     has_room: bool = True
@@ -37,11 +33,12 @@ def choose_pair(
     prefills: Iterable[Half],
     decodes: Iterable[Half],
     *,
-    rule: TensorRule,
+    fits: Callable[[str, str], bool],
     predict_transfer_s: Callable[[str, str], float],
 ) -> Pair | None:
     """Return the pair with the lowest sum of costs; None: no two with room fit. Ties go by name.
 
+    `fits`: whether the KV of the first can go to the second; asked of two different ones.
     Topology enters by the learned transfer times: a pair in one rack is faster than one across two.
     """
     takers = [half for half in decodes if half.has_room]
@@ -50,7 +47,7 @@ def choose_pair(
         if not giver.has_room:
             continue
         for taker in takers:
-            if giver.name == taker.name or find_mismatch(giver.shape, taker.shape, rule):
+            if giver.name == taker.name or not fits(giver.name, taker.name):
                 continue
             transfer_s = predict_transfer_s(giver.name, taker.name)
             cost_s = giver.cost_s + transfer_s + taker.cost_s

@@ -15,6 +15,8 @@ class SplitReason(StrEnum):
 
     CANNOT = "cannot"
     NO_PAIR = "no_pair"
+    UNFIT = "kv_layout_mismatch"
+    """Engines have room, and none of them takes another's KV."""
     SHORT = "short"
     MOSTLY_CACHED = "mostly_cached"
     NO_GAIN = "no_gain"

@@ -1,21 +1,12 @@
 """Which engines go together."""
 
-from dataclasses import replace
-
 import pytest
 
-from headrace.domain.endpoint import EngineKind
-from headrace.engines.handover import TensorRule
-from headrace.engines.kv_shape import KvShape
 from headrace.gateway.routing.disaggregation.core.pairing import Half, Pair, choose_pair
 
-SHAPE = KvShape(
-    engine=EngineKind.VLLM, version="0.33.0", model="m", revision="r", kv_dtype="bf16", block_tokens=16, layout="HND"
-)
 
-
-def half(name: str, cost_s: float, *, has_room: bool = True, shape: KvShape = SHAPE) -> Half:
-    return Half(name=name, shape=shape, cost_s=cost_s, has_room=has_room)
+def half(name: str, cost_s: float, *, has_room: bool = True) -> Half:
+    return Half(name=name, cost_s=cost_s, has_room=has_room)
 
 
 def test_the_cheapest_pair_counts_the_way_between_them() -> None:
@@ -24,7 +15,7 @@ def test_the_cheapest_pair_counts_the_way_between_them() -> None:
     found = choose_pair(
         [half("far", 0.5), half("near", 1.0)],
         [half("d", 0.2), half("full", 0.0, has_room=False)],
-        rule=TensorRule.EQUAL,
+        fits=lambda _, __: True,
         predict_transfer_s=lambda left, right: ways_s[left, right],
     )
     assert found is not None
@@ -34,14 +25,13 @@ def test_the_cheapest_pair_counts_the_way_between_them() -> None:
 
 def test_engines_that_do_not_fit_are_no_pair() -> None:
     """Another version, itself, or one without room: None."""
-    odd = replace(SHAPE, version="0.1")
-    decodes = [half("d", 0.0, shape=odd), half("p", 0.0)]
-    found = choose_pair([half("p", 0.0)], decodes, rule=TensorRule.EQUAL, predict_transfer_s=lambda _, __: 0.0)
+    decodes = [half("d", 0.0), half("p", 0.0), half("full", 0.0, has_room=False)]
+    found = choose_pair([half("p", 0.0)], decodes, fits=lambda _, d: d != "d", predict_transfer_s=lambda _, __: 0.0)
     assert found is None
 
 
 def test_equal_pairs_are_taken_by_name() -> None:
     """The choice among equals does not depend on their order."""
     halves = [half("b", 1.0), half("a", 1.0)]
-    found = choose_pair(halves, halves, rule=TensorRule.EQUAL, predict_transfer_s=lambda _, __: 0.0)
+    found = choose_pair(halves, halves, fits=lambda _, __: True, predict_transfer_s=lambda _, __: 0.0)
     assert found == Pair(prefill="a", decode="b", transfer_s=0.0, cost_s=2.0)

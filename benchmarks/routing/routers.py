@@ -26,13 +26,11 @@ PEERS: dict[str, tuple[Requirement, tuple[str, ...]]] = {
 DEFAULT_ROUTERS = (
     "headrace",
     "vllm-router:cache_aware",
-    "vllm-router:power_of_two",
     "sglang-router:cache_aware",
-    "smg:cache_aware",
     "smg:prefix_hash",
     "round-robin",
 )
-"""The policies that looked best for each; others can be named."""
+"""The policy that did best for each (benchmarks/README.md); others can be named."""
 DECLARATION = """\
 version: 1
 gateway:

@@ -5,7 +5,7 @@ import subprocess
 import time
 
 from headrace.ledger.backlog import find_backlog
-from headrace.ledger.process import DATABASE_VARIABLE, projector_launch
+from headrace.ledger.process import DATABASE_VARIABLE, NICENESS, projector_launch
 
 DEADLINE_S = 60
 
@@ -46,6 +46,21 @@ def test_it_projects_until_told_to_stop(tmp_path, make_journal, make_record):
     report = find_backlog(tmp_path / "ledger.json")
     assert report is not None
     assert (report.rows, report.waiting_records, report.error) == (1, 0, None)
+
+
+def test_it_gives_way_to_requests(tmp_path):
+    """Once it runs, whatever else wants the core has it first: callers do not wait for rows."""
+    process = _start(tmp_path, "ledger.json")
+    try:
+        _wait_for(tmp_path / "ledger.json")
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        deadline_mono_s = time.monotonic() + DEADLINE_S
+        while os.getpriority(os.PRIO_PROCESS, process.pid) != min(19, own + NICENESS):
+            assert time.monotonic() < deadline_mono_s
+            time.sleep(0.02)
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_a_second_one_waits_for_the_first(tmp_path):

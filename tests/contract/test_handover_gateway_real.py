@@ -135,24 +135,12 @@ async def real_scene(tmp_path: Path) -> AsyncGenerator[RealScene]:
             pools = {role: pool_of(wire, role, folder, model) for role, wire in wires.items()}
             async with RunningGateway(tmp_path / "state", declare(pools, models={model: {}})) as gateway:
                 await gateway.wait_ready(endpoints=2)
-                await wait_warm(gateway)
+                await gateway.wait_warm()
                 key = {"authorization": f"Bearer {gateway.key}"}
                 async with httpx.AsyncClient(timeout=40, headers=key) as client:
                     yield RealScene(
                         model=model, engines=engines, wires=wires, gateway=gateway, client=client, folder=folder
                     )
-
-
-async def wait_warm(gateway: RunningGateway) -> None:
-    """Wait for the gateway's own first hand-overs: until none comes any more."""
-    before = -1
-    async with asyncio.timeout(120):
-        while True:
-            seen = next(one.requests for one in (await gateway.wait_idle()).endpoints if one.pool == "prefill")
-            if seen >= 3 and seen == before:
-                return
-            before = seen
-            await asyncio.sleep(1.2)
 
 
 async def test_two_real_engines_behind_the_gateway(tmp_path: Path):

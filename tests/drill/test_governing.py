@@ -9,7 +9,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,9 +64,9 @@ def test_a_tenant_suspended_under_load_is_refused_while_others_are_served(instan
     wait_until(lambda: instance.call() == 200, "the tenant's key to be known")
     running: list[int | str] = []
     long_one = threading.Thread(target=lambda: running.append(instance.call(sleep_s=3.0)))
+    long_one.start()
+    wait_until(lambda: control(instance, "GET", "status")["endpoints"][0]["in_flight"] == 1, "a request in work")
     with instance.under_load(3) as results:
-        long_one.start()
-        time.sleep(0.2)
         assert instance.run("tenants", "suspend", "search", "--reason", "runaway job").returncode == 0
         wait_until(lambda: instance.call() == 403, "the refusal")
         status, body = instance.ask()

@@ -77,7 +77,8 @@ async def test_redis_is_killed_and_restarted_under_load(mortal_redis: RedisServe
             await until(lambda: is_lost(shared, 0.0), what="Redis to be known")
             mortal_redis.kill()
             await until(lambda: is_lost(shared, 1.0), what="the loss to be seen")
-            await asyncio.sleep(0.5)
+            alone = sum(statuses.values())
+            await until(lambda: sum(statuses.values()) > alone + 100, what="answers meanwhile")
             mortal_redis.start()
             await until(lambda: is_lost(shared, 0.0), what="sharing again")
         assert set(statuses) == {200}

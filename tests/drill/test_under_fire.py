@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,7 +99,7 @@ def test_kill_of_the_only_engine_gives_clear_errors_and_heals(instance: Instance
     pid = instance.engine_pids()["chat/0"]
 
     with instance.under_load(6) as results:
-        time.sleep(0.5)
+        wait_until(lambda: 200 in results, "answers by the one that is killed")
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: instance.engine_pids().get("chat/0") not in (None, pid), "a fresh engine")
         count = len(results)

@@ -30,6 +30,7 @@ from headrace.domain.worker import (
     WorkerReply,
     WorkerStatus,
 )
+from headrace.gateway.routing.disaggregation.handovers import LEARNED_POINTS
 from headrace.settings import load_settings
 from headrace.tenancy.keys import generate_key
 
@@ -179,6 +180,15 @@ class RunningGateway:
                 if status.in_flight == 0 and all(e.in_flight == 0 for e in status.endpoints):
                     return status
                 await asyncio.sleep(0.02)
+
+    async def wait_warm(self, pool: str = "prefill") -> None:
+        """Wait for the gateway's own first hand-overs, which nobody asked for: until a prefill pool's speed is known,
+        from when on there are none, and the last of them is over."""
+        taught = f'headrace_routing_ttft_prediction_ratio_count{{pool="{pool}"}}'
+        async with asyncio.timeout(120):
+            while (await self.metric(taught) or 0.0) < LEARNED_POINTS:
+                await asyncio.sleep(0.02)
+        await self.wait_idle()
 
 
 def addresses_of(declaration: Declaration) -> dict[str, tuple[EndpointAddress, ...]]:

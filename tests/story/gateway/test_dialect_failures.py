@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.harness.journal_records import records_of
+from tests.harness.polling import until
 from tests.harness.raw_client import RawClient, ask, chat, post
 from tests.harness.running_gateway import RunningGateway, declare, remote_pool
 from tests.harness.scripted_engine import DONE, STREAM_HEAD, ScriptedEngine, Seen, chunk_event, framed, whole
@@ -151,7 +152,8 @@ async def test_a_vllm_that_drains_is_taken_out_though_its_probe_is_well(tmp_path
             await gateway.wait_ready(endpoints=2)
             for _ in range(8):
                 assert (await ask(gateway.port, post(body_for(CHAT), gateway.key))).status == 200
-                await asyncio.sleep(0.05)  # let probes be answered in between
+                probes = len(draining.asked)
+                await until(lambda: len(draining.asked) > probes, what="another probe, answered well")  # noqa: B023
             assert len(draining.seen) == 1
             states = {e.endpoint: (e.state, e.reason) for e in (await gateway.status()).endpoints}
             state, reason = states[f"p/127.0.0.1:{draining.port}"]

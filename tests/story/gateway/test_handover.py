@@ -102,18 +102,6 @@ def pool_of(dialect: DialectKind, url: str, role: str | None, folder: Path, port
     return remote_pool(url, engine=engine, probe={"eject_after": 50}, **part) | {"model": MODEL}
 
 
-async def wait_warm(gateway: RunningGateway) -> None:
-    """Wait for the gateway's own first hand-overs, which nobody asked for: until none comes any more."""
-    before = -1
-    async with asyncio.timeout(60):
-        while True:
-            seen = next(one.requests for one in (await gateway.wait_idle()).endpoints if one.pool == "prefill")
-            if seen >= 3 and seen == before:
-                return
-            before = seen
-            await asyncio.sleep(1.2)  # longer than between two of them
-
-
 @contextlib.asynccontextmanager
 async def scene_of(dialect: DialectKind, folder: Path, *, has_whole: bool, **handover: Any) -> AsyncGenerator[Scene]:
     """Two processes with their roles behind a gateway; `has_whole`: and one that answers alone."""
@@ -131,7 +119,7 @@ async def scene_of(dialect: DialectKind, folder: Path, *, has_whole: bool, **han
         async with RunningGateway(folder / "state", declare(pools, models={MODEL: {}})) as gateway:
             await gateway.wait_ready(endpoints=len(pools))
             key = {"authorization": f"Bearer {gateway.key}"}
-            await wait_warm(gateway)
+            await gateway.wait_warm()
             async with httpx.AsyncClient(timeout=60, headers=key) as client:
                 yield Scene(
                     dialect=dialect,

@@ -73,6 +73,16 @@ def is_whole(answer: httpx.Response) -> bool:
     return answer.status_code == 200 and (not is_stream or answer.text.rstrip().endswith("data: [DONE]"))
 
 
+async def tell(client: httpx.AsyncClient, body: dict[str, Any], begun: asyncio.Event) -> httpx.Response:
+    """A stream, whole; `begun` is set when the first of it is here."""
+    async with client.stream("POST", CHAT, json=body) as answer:
+        content = b""
+        async for block in answer.aiter_bytes():
+            begun.set()
+            content += block
+    return httpx.Response(answer.status_code, headers=answer.headers, content=content)
+
+
 async def test_who_waits_at_an_engine_that_hangs_is_answered_by_another(tmp_path: Path) -> None:
     """Whole answers and streams alike, long before the bounds, also where it was ejected before probes failed."""
 
@@ -81,15 +91,18 @@ async def test_who_waits_at_an_engine_that_hangs_is_answered_by_another(tmp_path
         return {"p": remote_pool(one.url, other.url, engine="vllm", **bounds)}
 
     async with two(tmp_path, pools, step_ms=20) as (one, _, gateway, client):
-        calls = [
-            asyncio.ensure_future(client.post(CHAT, json=body_of(f"word {number}", stream=is_stream, max_tokens=150)))
-            for number in range(6)
-            for is_stream in (False, True)
-        ]
+        begun = [asyncio.Event() for _ in range(6)]
+        calls: list[asyncio.Future[httpx.Response]] = []
+        for number, event in enumerate(begun):
+            whole, stream = (body_of(f"word {number}", stream=stream, max_tokens=150) for stream in (False, True))
+            calls += [
+                asyncio.ensure_future(client.post(CHAT, json=whole)),
+                asyncio.ensure_future(tell(client, stream, event)),
+            ]
         async with asyncio.timeout(SOON_S):
             while (await state_of(gateway, one))[1] < 3:
                 await asyncio.sleep(0.01)
-        await asyncio.sleep(0.3)  # so that streams have begun: each takes 3 s
+            await asyncio.gather(*(event.wait() for event in begun))
         with stopped(one):
             async with asyncio.timeout(SOON_S):
                 while (await state_of(gateway, one))[0] != "ejected":
@@ -187,11 +200,10 @@ async def test_a_stream_of_a_decode_engine_that_was_ejected_and_hangs_ends_soon(
         }
 
     async with two(tmp_path, meeting, *ROLES, dialect=DialectKind.SGLANG, step_ms=20) as (_, decode, gateway, client):
-        long = asyncio.ensure_future(client.post(CHAT, json=body_of("word " * 100, stream=True, max_tokens=400)))
+        begun = asyncio.Event()
+        long = asyncio.ensure_future(tell(client, body_of("word " * 100, stream=True, max_tokens=400), begun))
         async with asyncio.timeout(SOON_S):
-            while (await state_of(gateway, decode))[1] < 1:
-                await asyncio.sleep(0.01)
-        await asyncio.sleep(1.0)  # so that it has begun: it takes 8 s
+            await begun.wait()  # it takes 8 s from here
         await decode.set_faults({"count": 1, "kind": "error", "status": 500})
         await client.post(CHAT, json=body_of("hi", stream=False))
         assert (await state_of(gateway, decode))[0] == "ejected"

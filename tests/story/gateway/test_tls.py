@@ -54,7 +54,7 @@ async def test_a_certificate_renewed_on_disk_is_used_without_a_restart(engine: S
         reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port, ssl=context)
 
         Path(certificate).write_bytes(b"half a renewal")
-        await asyncio.sleep(1.5)  # one look at the files, at the least
+        await asyncio.sleep(1.5)  # one look at the files, at the least: nothing must come of it
         assert await serial_of(gateway.port, context) == first
 
         write_pair(authority, tmp_path / "tls", "gateway")

@@ -8,7 +8,6 @@ import pytest
 from tests.harness.raw_client import ask, post
 from tests.harness.running_gateway import RunningGateway, declare, remote_pool
 from tests.harness.simulated_engine import DRIVERS, MODEL, SimulatedProcess, serving, simulated
-from tests.story.gateway.test_handover import wait_warm
 
 from headrace.engines.simulated.config import DialectKind
 
@@ -37,7 +36,7 @@ async def test_what_a_pair_finds_too_long_goes_to_a_longer_context(tmp_path: Pat
         declaration = declare(pools | {"big": big}, models={"small": {}, "big": {}}, auto_models=auto)
         async with RunningGateway(tmp_path / "state", declaration) as gateway:
             await gateway.wait_ready(endpoints=3)
-            await wait_warm(gateway)
+            await gateway.wait_warm()
             for number in range(20):
                 answer = await ask(gateway.port, post(said("small", f"{number} {ESCAPED}"), gateway.key))
                 assert answer.status == 200, answer.body

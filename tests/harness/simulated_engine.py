@@ -79,7 +79,7 @@ class SimulatedProcess:
         self.url = f"http://127.0.0.1:{self.port}"
         self.log_path = folder / f"engine-{self.port}.log"
         self.process: subprocess.Popen[bytes] | None = None
-        self.arguments = (
+        self.arguments: tuple[str, ...] = (
             *("--dialect", dialect.value, "--served-model-name", self.served_model, "--port", str(self.port)),
             *("--step-ms", str(step_ms), "--context-tokens", str(self.context_tokens), "--load-s", "0.3"),
             *arguments,

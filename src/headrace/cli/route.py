@@ -1,6 +1,7 @@
 """`headrace route`: where the gateway would send a request now, and why; whether prefill and decode apart pay."""
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ from headrace.cli.output import EXIT_PROBLEMS, emit, fail, table
 from headrace.cli.route_advice import advice_view, only_of
 from headrace.domain.quota import NANOS
 from headrace.domain.request import RequestClass
-from headrace.domain.routing_status import CandidateView, RouteExplanation, SplitView
+from headrace.domain.routing_status import CandidateView, PairMismatch, RouteExplanation, SplitView
 from headrace.settings import load_settings
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def explanation_view(found: RouteExplanation) -> "RenderableType":
         f"picked {found.picked} ({found.reason})" if found.picked else f"nothing can answer: {found.reason}",
     ]
     if found.split is not None:
-        lines.append(split_line(found.split))
+        lines += [split_line(found.split), *mismatch_lines(found.split.mismatches)]
     scored = [each for each in found.candidates if each.cost_s is not None]
     left_out = [each for each in found.candidates if each.cost_s is None]
     shown: list[RenderableType] = ["\n".join(lines)]
@@ -110,6 +111,8 @@ def split_line(split: SplitView) -> str:
         "short": "little of its prompt is to be computed",
         "mostly_cached": "most of its prompt is cached where it goes",
         "no_pair": "no prefill and decode engine that fit have room",
+        "pair_rests": "the best pair has just failed to hand over",
+        "kv_layout_mismatch": "no prefill engine's KV fits a decode engine",
         "cannot": "a field of it, or its API, keeps it whole",
         "gain": f"{split.prefill} computes the prompt, {split.decode} answers",
     }
@@ -118,9 +121,18 @@ def split_line(split: SplitView) -> str:
     if split.prefill_s is not None and split.transfer_s is not None and split.decode_s is not None:
         parts = (
             f" ({split.prefill} to {split.decode}: prefill {split.prefill_s:.3f} s, transfer {split.transfer_s:.3f} s, "
-            f"decode {split.decode_s:.3f} s)"
+            f"decode {split.decode_s:.3f} s; versions: {split.prefill_version or 'not measured'} and "
+            f"{split.decode_version or 'not measured'})"
         )
     return f"{'split' if split.is_split else 'not split'}: {ways.get(split.reason, split.reason)}{gain}{parts}"
+
+
+def mismatch_lines(mismatches: Iterable[PairMismatch]) -> list[str]:
+    """Engines that are kept apart, a line for each reason."""
+    return [
+        f"not paired: {', '.join(each.prefills)} with {', '.join(each.decodes)}: kv_layout_mismatch, {each.why}"
+        for each in mismatches
+    ]
 
 
 def _choice_lines(found: RouteExplanation) -> list[str]:

@@ -96,7 +96,7 @@ def _config(given: Mapping[str, Any]) -> EngineConfig:
         answers_while_loading=given["answers_while_loading"],
         shutdown_timeout_s=given["shutdown_timeout"],
         version=given["engine_version"],
-        kv_dtype="auto" if given["kv_dtype"] == "bf16" else given["kv_dtype"],
+        kv_cache_dtype="auto" if given["kv_dtype"] == "bf16" else given["kv_dtype"],
         tensor=given["tp"],
         pipeline=given["pp"],
         role=given["role"],

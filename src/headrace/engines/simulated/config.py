@@ -68,7 +68,7 @@ class EngineConfig:
     """The newest trtllm-serve answers 503 `starting`; others refuse connections."""
     version: str = "simulated"
     """What it says to be, so that by default nobody takes it for a real one."""
-    kv_dtype: str = "auto"
+    kv_cache_dtype: str = "auto"
     """What it says of its KV's number format; its size is the engine model's."""
     tensor: int = 1
     pipeline: int = 1

@@ -441,7 +441,7 @@ class Service:
             engine_type="unified" if role is Role.BOTH else role.value,
             context_tokens=self.config.context_tokens,
             block_tokens=self.config.engine.kv.block_tokens,
-            kv_dtype=self.config.kv_dtype,
+            kv_dtype=self.config.kv_cache_dtype,
             max_sequences=self.config.max_sequences,
             uptime_s=now_mono_s - self.started_mono_s,
             started_at_s=self.started_at_s,

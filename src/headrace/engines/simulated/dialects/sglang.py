@@ -191,7 +191,7 @@ class SglangDialect(Dialect):
                 "enable_metrics": self.config.has_metrics,
                 "max_total_num_tokens": host.view().kv_tokens_total,
                 "dtype": "auto",
-                "kv_cache_dtype": self.config.kv_dtype,
+                "kv_cache_dtype": self.config.kv_cache_dtype,
                 "page_size": self.config.engine.kv.block_tokens,
                 "tp_size": self.config.tensor,
                 "pp_size": self.config.pipeline,

@@ -60,7 +60,13 @@ def drive(instance: Instance, prefill: SimulatedProcess, decode: SimulatedProces
         assert set(callers.map(lambda number: ask(instance, number), range(LONG + SHORT))) == {200}
     check_numbers(instance)
     shown = instance.run("route", "advise", "--pool", "decode").stdout
-    for words in ("20 requests", "splitting pays: ", "predicted gain of one s", "prefill:decode engines now", "1:1 ("):
+    for words in (
+        "20 requests",
+        "splitting pays: ",
+        "predicted gain of a split one s",
+        "prefill:decode engines now",
+        "1:1 (",
+    ):
         assert words in shown, shown
     assert "other" not in shown
     assert "nothing measured yet" in instance.run("route", "advise", "--pool", "alone").stdout

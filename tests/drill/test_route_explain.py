@@ -9,7 +9,7 @@ from tests.drill.instance import Instance
 UNKNOWN = (
     *(("quota", "--tenant", "nope"), ("quota", "--project", "nope"), ("quota", "--key", "nope")),
     *(("budget", "--tenant", "nope"), ("queue", "--model", "nope"), ("engine", "restart", "nope/0")),
-    *(("route", "explain", "--request", "request.json", "--tenant", "nope"),),
+    *(("route", "explain", "--request", "request.json", "--tenant", "nope"), ("route", "advise", "--pool", "nope")),
 )
 """Names that a running instance does not have, as `tests/unit/cli/test_exit_codes.py` expects them."""
 

@@ -7,19 +7,26 @@ from headrace.declaration.nearest import did_you_mean
 from headrace.domain.operator_error import UnknownNameError
 from headrace.domain.split_advice import ModelAdvice, SplitAdvice
 from headrace.domain.split_ratio import Ratio
-from headrace.domain.split_status import PoolPace
+from headrace.domain.split_status import ModelLoad, PoolPace
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 UNMEASURED = "not measured"
-STAGES = ("prefill_queue", "prefill", "transfer", "decode_queue")
+STAGES = {
+    "prefill_queue": "its queue at prefill",
+    "prefill": "its prefill",
+    "transfer": "its transfer",
+    "decode_queue": "its queue and first step at decode",
+}
 REASONS = {
     "gain": "split",
     "no_gain": "whole: handing it over was predicted to save nothing",
     "short": "whole: little of its prompt was to be computed",
     "mostly_cached": "whole: most of its prompt was cached where it went",
     "no_pair": "whole: no prefill and decode engine that fit had room",
+    "kv_layout_mismatch": "whole: no prefill engine's KV fitted a decode engine",
+    "pair_rests": "whole: the best pair had just failed to hand over",
     "cannot": "whole: a field of it, or its API, kept it so",
 }
 POOL_COLUMNS = ("pool", "role", "engines", "prefill tokens/s", "learned from", "decode tokens/s", "at once", "from")
@@ -97,28 +104,31 @@ def _figures(found: ModelAdvice) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = [
         ("requests per s", f"{load.requests_per_s:.3g}"),
         ("prompt tokens to compute per s", f"{load.uncached_tokens_per_s:,.0f}"),
-        ("output tokens per s", f"{load.output_tokens_per_s:,.0f}"),
     ]
+    if found.has_handover:
+        rows.append(("of these, handed over per s", f"{load.handed_tokens_per_s:,.0f}"))
+    rows.append(("output tokens per s", f"{load.output_tokens_per_s:,.0f}"))
     if not found.has_handover:
         return [*rows, ("others' waiting for one prompt s", _number(found.interference_s))]
-    stages, times = load.totals.stages, load.totals.stage_s
-    first = [times[stage] / stages[stage] if stages.get(stage) else None for stage in STAGES]
-    rate = found.transfer_bytes_per_s
     return [
         *rows,
-        ("of the prompt tokens, at prefill engines per s", f"{load.handed_tokens_per_s:,.0f}"),
-        ("split requests", UNMEASURED if found.split_ratio is None else f"{found.split_ratio:.0%}"),
-        ("predicted gain of one s", _number(found.gain_s)),
-        ("transfer of one s", _number(found.transfer_s)),
-        ("transfer MB per s", UNMEASURED if rate is None else f"{rate / 1e6:,.0f}"),
-        ("hand-overs that fell back", UNMEASURED if found.fallback_ratio is None else f"{found.fallback_ratio:.0%}"),
-        *(
-            (f"first token of a split request: {stage} s", _number(mean))
-            for stage, mean in zip(STAGES, first, strict=True)
-        ),
+        ("requests that were split", _share(found.split_ratio)),
+        ("predicted gain of a split one s", _number(found.gain_s)),
+        *_stages(load),
+        ("transfer MB per s", _number(found.transfer_bytes_per_s, scale=1e6)),
+        ("hand-overs that fell back", _share(found.fallback_ratio)),
+        ("prefill and decode work in engines", _work(found.present)),
         ("prefill:decode engines now", _ratio(found.present)),
         ("prefill:decode engines wanted", _ratio(found.wanted)),
-        ("prefill and decode work in engines", _work(found.present)),
+    ]
+
+
+def _stages(load: ModelLoad) -> list[tuple[object, ...]]:
+    """What the first token of a split request waits for."""
+    counts, times = load.totals.stages, load.totals.stage_s
+    return [
+        (f"{name} s", _number(times.get(stage, 0.0) / counts[stage] if counts.get(stage) else None))
+        for stage, name in STAGES.items()
     ]
 
 
@@ -133,8 +143,8 @@ def _work(found: Ratio | None) -> str:
 
 
 def _pool_row(pace: PoolPace) -> tuple[object, ...]:
-    at = None if pace.at_sequences is None else f"{pace.at_sequences:.0f}"
-    of = "" if at is None or pace.places is None else f" of {pace.places:.0f}"
+    at = None if pace.at_sequences is None else str(pace.at_sequences)
+    of = "" if at is None or pace.places is None else f" of {pace.places}"
     is_giver = pace.role == "prefill"
     return (
         pace.pool,
@@ -152,8 +162,12 @@ def _source(name: str, points: int, counted: str) -> str | None:
     return f"{points} {counted}" if name == counted else name or None
 
 
-def _number(value_s: float | None) -> str:
-    return UNMEASURED if value_s is None else f"{value_s:.3g}"
+def _number(value: float | None, *, scale: float = 1.0) -> str:
+    return UNMEASURED if value is None else f"{value / scale:,.3g}" if value < 1000 * scale else f"{value / scale:,.0f}"
+
+
+def _share(ratio: float | None) -> str:
+    return UNMEASURED if ratio is None else f"{ratio:.0%}"
 
 
 def _span(seconds: float) -> str:

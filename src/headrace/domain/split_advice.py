@@ -15,12 +15,21 @@ from headrace.domain.split_status import LoadTotals, ModelLoad, PoolPace, SplitS
 FEW_REQUESTS = 20
 """Below that advice is said to stand on little. Chosen."""
 WORTH_MOVING_RATIO = 0.05
-"""An engine changes sides only where that makes the busier side less busy by so much of its time. Chosen."""
+BUSY_RATIO = 0.5
+"""An engine changes sides only where the busier side is busy to BUSY_RATIO and the move takes off so much. Chosen."""
 FULL_RATIO = 0.9
 GOOD_RATIO = 0.7
 """The busier side should be so busy at most, on the mean: what is left is for peaks. Both chosen."""
+FULL_ENOUGH_RATIO = 0.5
+"""A decode engine that had so much of its places taken at once has shown what it can do. Chosen."""
 MANY_RATIO = 0.1
 """Fallbacks, or requests without a pair, in so large a share are worth a word. As the alert HeadraceHandoversFail."""
+PAIRLESS = {
+    "no_pair": "no prefill and decode engine with room: more engines, or higher queue.sequences",
+    "kv_layout_mismatch": "no pair whose KV fits: headrace route explain says what differs",
+    "pair_rests": "that the best pair had just failed to hand over: see why hand-overs fell back",
+}
+"""Reasons of `SplitReason` for which there was no pair, and what to do. Counterpart: `routing/disaggregation/core`."""
 USUAL_MIN_TOKENS, USUAL_MIN_GAIN_S = 512, 0.02
 """The defaults of `handover.min_tokens` and `min_gain_s`, for pools that have no such section."""
 
@@ -76,7 +85,7 @@ def _advise_on(load: ModelLoad) -> ModelAdvice:
 
 
 def _of_halves(load: ModelLoad) -> ModelAdvice:
-    totals, missing = load.totals, _doubts(load)
+    totals, missing = load.totals, [*_few(load), *_idle_decodes(load)]
     decided, handed = sum(totals.decisions.values()), sum(totals.ended.values())
     transfers, transfer_s = totals.stages.get("transfer", 0), totals.stage_s.get("transfer", 0.0)
     pays, verdict = _judged(totals)
@@ -109,8 +118,8 @@ def _judged(totals: LoadTotals) -> tuple[bool | None, str]:
         return None, "no request was looked at in the window"
     if split and not totals.split_gains:
         return None, "every request is split, as its engines answer nothing alone: there is nothing to compare with"
-    if not split and reasons.get("no_pair", 0) > decided / 2:
-        return None, "most requests found no prefill and decode engine with room, so that no gain was predicted"
+    if not split and sum(reasons.get(name, 0) for name in PAIRLESS) > decided / 2:
+        return None, "most requests found no prefill and decode engine that could work together"
     if not split and totals.gains:
         mean_s = totals.gain_s / totals.gains
         return False, f"of {totals.gains} requests looked at none was predicted to gain enough ({mean_s:.3g} s each)"
@@ -122,7 +131,7 @@ def _judged(totals: LoadTotals) -> tuple[bool | None, str]:
     each_s, all_s = totals.split_gain_s / totals.split_gains, net_s / decided
     told = f"{split} of {decided} requests were split, each predicted to gain {each_s:.3g} s"
     less = "" if net_s == totals.split_gain_s else ", less what fallbacks cost"
-    return net_s > 0, f"{told}: {all_s:.3g} s of every request{less}"
+    return net_s > 0, f"{told}: {all_s:.3g} s a request over all{less}"
 
 
 def _ratios(load: ModelLoad, missing: list[str]) -> tuple[Ratio | None, Ratio | None]:
@@ -152,38 +161,40 @@ def _ratios(load: ModelLoad, missing: list[str]) -> tuple[Ratio | None, Ratio | 
 
 def _changes(found: ModelAdvice) -> list[str]:
     """What to do, what matters most first."""
-    load, present, wanted = found.load, found.present, found.wanted
+    load = found.load
     decided, changes = sum(load.totals.decisions.values()), list[str]()
     if found.pays is False:
         roles = ", ".join(f"pools.{pace.pool}" for pace in load.pools if pace.min_tokens is not None)
         changes.append(f"let every engine answer alone: take `disaggregation` out of {roles}")
-    if found.pays is not False and present is not None and wanted is not None:
-        better = present.utilization_ratio - wanted.utilization_ratio
-        if better > WORTH_MOVING_RATIO:
-            changes.append(
-                f"{wanted.prefill} prefill and {wanted.decode} decode engines instead of {present.prefill} and "
-                f"{present.decode}: the busier side would be {wanted.utilization_ratio:.0%} busy instead of "
-                f"{present.utilization_ratio:.0%}"
-            )
-        if wanted.utilization_ratio > FULL_RATIO:
-            enough = ceil((wanted.prefill_busy + wanted.decode_busy) / GOOD_RATIO)
-            changes.append(
-                f"more engines: these are {wanted.utilization_ratio:.0%} busy at best; about {enough} would be "
-                f"{GOOD_RATIO:.0%} busy"
-            )
+    if found.pays is not False and found.present is not None and found.wanted is not None:
+        changes += _moves(found.present, found.wanted, is_decode_sure=not _idle_decodes(load))
     if found.fallback_ratio is not None and found.fallback_ratio > MANY_RATIO:
         reason = max(load.totals.fallbacks, key=lambda name: load.totals.fallbacks[name], default="not told")
         changes.append(
             f"find out why {found.fallback_ratio:.0%} of the hand-overs fell back, most of them for {reason}: each "
             "prompt of theirs was computed twice"
         )
-    without = load.totals.decisions.get("no_pair", 0)
-    if decided and without / decided > MANY_RATIO:
-        changes.append(
-            f"{without / decided:.0%} of the requests found no pair with room: more engines, or pairs that fit "
-            "(headrace check)"
-        )
+    for name, remedy in PAIRLESS.items():
+        share = load.totals.decisions.get(name, 0) / decided if decided else 0.0
+        if share > MANY_RATIO:
+            changes.append(f"{share:.0%} of the requests found {remedy}")
     return changes
+
+
+def _moves(present: Ratio, wanted: Ratio, *, is_decode_sure: bool) -> list[str]:
+    """Engines to move or add. Where decode's work may be overstated, only what prefill asks for."""
+    moves: list[str] = []
+    busy, best = present.utilization_ratio, wanted.utilization_ratio
+    is_sure = is_decode_sure or wanted.prefill > present.prefill
+    if is_sure and busy > BUSY_RATIO and busy - best > WORTH_MOVING_RATIO:
+        moves.append(
+            f"{wanted.prefill} prefill and {wanted.decode} decode engines instead of {present.prefill} and "
+            f"{present.decode}: the busier side would be {best:.0%} busy instead of {busy:.0%}"
+        )
+    if best > FULL_RATIO and (is_decode_sure or wanted.prefill_busy / wanted.prefill > FULL_RATIO):
+        enough = ceil((wanted.prefill_busy + wanted.decode_busy) / GOOD_RATIO)
+        moves.append(f"more engines: these are {best:.0%} busy at best; about {enough} would be {GOOD_RATIO:.0%} busy")
+    return moves
 
 
 # --- pools without
@@ -191,7 +202,7 @@ def _changes(found: ModelAdvice) -> list[str]:
 
 def _of_whole(load: ModelLoad) -> ModelAdvice:
     """What splitting could save is what prompts cost those who generate; what it would cost nobody has measured."""
-    totals, missing, pools = load.totals, _doubts(load), load.pools
+    totals, missing, pools = load.totals, _few(load), load.pools
     engines = sum(pace.engines for pace in pools)
     prefill = _mean([one.prefill_tokens_per_s for one in pools], pools)
     if prefill is None:
@@ -237,20 +248,24 @@ def _of_whole(load: ModelLoad) -> ModelAdvice:
 # --- both
 
 
-def _doubts(load: ModelLoad) -> list[str]:
-    """What makes the figures stand on little."""
+def _few(load: ModelLoad) -> list[str]:
+    requests = load.totals.requests
+    told = f"enough to rely on: {requests} requests in the window; ask again after {FEW_REQUESTS}"
+    return [told] if requests < FEW_REQUESTS else []
+
+
+def _idle_decodes(load: ModelLoad) -> list[str]:
+    """Decode engines that were never seen to do what they can: their work is overstated, in engines."""
     doubts: list[str] = []
-    if load.totals.requests < FEW_REQUESTS:
-        doubts.append(
-            f"enough to rely on: {load.totals.requests} requests in the window; ask again after {FEW_REQUESTS}"
-        )
     for pace in load.pools:
-        at, places = pace.at_sequences, pace.places
-        if pace.role != "prefill" and at is not None and places is not None and at < places / 2:
-            doubts.append(
-                f"{pace.pool} with more than {at:.0f} requests at once, of {places:.0f} that have room: it may need "
-                "fewer engines than said here"
-            )
+        at, places = pace.at_sequences or 0, pace.places
+        if pace.role == "prefill" or (places is not None and at >= places * FULL_ENOUGH_RATIO):
+            continue
+        room = "no bound is declared (queue.sequences)" if places is None else f"it has room for {places}"
+        doubts.append(
+            f"an engine of {pace.pool} with more than {at} requests at once ({room}): fewer decode engines than said "
+            "here may do"
+        )
     return doubts
 
 

@@ -80,10 +80,11 @@ class PoolPace(msgspec.Struct, frozen=True, kw_only=True):
     decode_from: str = ""
     """answers, busy time or declared."""
     answers: int = 0
-    at_sequences: float | None = None
-    """The most that generated at once in the window: more was never measured."""
-    places: float | None = None
-    """How many may: declared, or learned from an engine that was full. None: no bound is known."""
+    at_sequences: int | None = None
+    """The most that generated at once at one engine in the window: more was never measured. Of several workers the sum
+    of what each has sent there, which may have been at different moments. None: nothing was seen to generate."""
+    places: int | None = None
+    """How many may, as declared. None: nothing is declared."""
     min_tokens: int | None = None
     """`handover.min_tokens` and `min_gain_s`; None: its engines have no role."""
     min_gain_s: float | None = None
@@ -144,11 +145,11 @@ def _model(loads: Sequence[ModelLoad]) -> ModelLoad:
 
 def _pool(paces: Sequence[PoolPace]) -> PoolPace:
     """One pool as several workers know it. Prefill's rate is the mean, weighted by what each has learned from; decode's
-    are summed, since each worker knows only the sequences that it sent there itself.
+    are summed, since each worker knows only what it has sent there itself.
     """
     prefill = [(one.prefill_tokens_per_s, max(1, one.prompts)) for one in paces if one.prefill_tokens_per_s is not None]
     decode = [one.decode_tokens_per_s for one in paces if one.decode_tokens_per_s is not None]
-    at, places = [one.at_sequences for one in paces], [one.places for one in paces]
+    seen = [one.at_sequences for one in paces if one.at_sequences is not None]
     weight = sum(points for _, points in prefill)
     return msgspec.structs.replace(
         paces[0],
@@ -158,6 +159,5 @@ def _pool(paces: Sequence[PoolPace]) -> PoolPace:
         prompts=sum(one.prompts for one in paces),
         decode_tokens_per_s=sum(decode) if decode else None,
         answers=sum(one.answers for one in paces),
-        at_sequences=sum(one for one in at if one is not None) if any(one is not None for one in at) else None,
-        places=sum(one for one in places if one is not None) if None not in places else None,
+        at_sequences=sum(seen) if seen else None,
     )

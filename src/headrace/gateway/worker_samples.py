@@ -149,14 +149,10 @@ class LoadWatch:
         prompt_tokens = totals.input_tokens / totals.requests if totals.requests else 0.0
         if handover is not None and handover.role == "prefill" and handed:
             prompt_tokens = totals.handed_tokens / handed
-        limits = [endpoint.load.sequences_limit for endpoint in endpoints]
-        known = [limit for limit in limits if limit is not None]
-        places = sum(known) / len(known) if known and len(known) == len(limits) else None
         speed = dict(self._placer.speeds()).get(plan.name)
         busy = None if handover is not None else self._busy_paces().get(plan.name)
         prefill, prefill_from = _prefill_pace(plan, speed, busy, prompt_tokens, fresh_ratio)
-        at = max(1.0, min(peak or 1.0, places or float("inf")))
-        decode, decode_from = _decode_pace(plan, speed, busy, at)
+        decode, decode_from = _decode_pace(plan, speed, busy, peak or 1)
         return PoolPace(
             pool=plan.name,
             role="both" if handover is None else handover.role,
@@ -168,8 +164,8 @@ class LoadWatch:
             decode_tokens_per_s=decode,
             decode_from=decode_from,
             answers=0 if speed is None else speed.tpot.points,
-            at_sequences=None if peak is None else at,
-            places=places,
+            at_sequences=peak,
+            places=plan.queue.sequences,
             min_tokens=None if handover is None else handover.min_tokens,
             min_gain_s=None if handover is None else handover.min_gain_s,
         )
@@ -219,7 +215,7 @@ def _prefill_pace(
 
 
 def _decode_pace(
-    plan: PoolPlan, speed: PoolSpeed | None, busy: BusyPace | None, at_sequences: float
+    plan: PoolPlan, speed: PoolSpeed | None, busy: BusyPace | None, at_sequences: int
 ) -> tuple[float | None, str]:
     """Tokens a second of one engine that generates for so many requests at once."""
     if speed is not None and speed.tpot.points >= LEARNED_POINTS:

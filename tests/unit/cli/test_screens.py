@@ -15,6 +15,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from tests.unit.domain.test_queue_status import status as queue_status
+from tests.unit.domain.test_split_advice import advice, counted, pace
 
 from headrace.cli import status_view
 from headrace.cli.audit import audit_table
@@ -24,6 +25,7 @@ from headrace.cli.models import ModelRow, models_table
 from headrace.cli.output import table
 from headrace.cli.queue import queue_view
 from headrace.cli.quota import quota_table
+from headrace.cli.route_advice import advice_view
 from headrace.cli.tenants import tenants_table
 from headrace.cli.usage import usage_table
 from headrace.control_api.operations import (
@@ -39,6 +41,7 @@ from headrace.domain.admin import Channel, Role
 from headrace.domain.queue_status import EndpointRoom, TenantQueue, WaitingRequest
 from headrace.domain.quota import NANOS, Level, Unit
 from headrace.domain.quota_status import LimitStatus
+from headrace.domain.split_advice import SplitAdvice
 from headrace.domain.tenant import Scope
 from headrace.domain.worker import WorkerStatus
 from headrace.ledger.usage import Percentiles, UsageGroup, UsageReport, UsageRow
@@ -244,9 +247,16 @@ def queue() -> RenderableType:
     return queue_view([found])  # fmt: skip
 
 
+def route_advise() -> RenderableType:
+    totals = counted(ended={"completed": 41, "fell-back": 9}, fallbacks={"prefill_late": 9})
+    pools = (pace("prefill", 3), pace("decode", 3, at_sequences=40))
+    return advice_view(SplitAdvice(workers=2, models=(advice(*pools, totals=totals, output=2_500.0),)))
+
+
 VIEWS: Mapping[str, Callable[[], RenderableType]] = {
     "status": status, "models": models, "tenants": tenants, "keys": keys, "usage": usage,
     "quota": quota, "budget": budget, "audit": audit, "queue": queue,
+    "route-advise": route_advise,
 }  # fmt: skip
 WHOLE = {
     "status": ("chat/1", "far/10.0.0.5:8000", "4711", "crash-loop", "10512", "refused"),
@@ -257,6 +267,7 @@ WHOLE = {
     "quota": ("search", "412", "188", "1,999,999"),
     "budget": ("20.00", "16.0000", "spent"),
     "queue": ("0197f3a2-7c1e-7b4d-9c55-3f2a9e6d1b08", "far/10.0.0.5:8000", "4.2"),
+    "route-advise": ("prefill_late", "1:5 (", "3:3 (", "10,000"),
     "audit": ("key:k7f3q2m5xa", "tenant.change", "k2aa9zq0bb", "4711", "search"),
 }
 """What somebody would copy or look for: found whole on one line, at any width."""

@@ -1,19 +1,19 @@
 """`headrace route`: where the gateway would send a request now, and why; whether prefill and decode apart pay."""
 
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headrace.cli.control_client import ControlClient, get_supervisor
+from headrace.cli.handover_view import mismatch_lines
 from headrace.cli.options import JsonOption, verb_app
 from headrace.cli.output import EXIT_PROBLEMS, emit, fail, table
 from headrace.cli.route_advice import advice_view, only_of
 from headrace.domain.quota import NANOS
 from headrace.domain.request import RequestClass
-from headrace.domain.routing_status import CandidateView, PairMismatch, RouteExplanation, SplitView
+from headrace.domain.routing_status import CandidateView, RouteExplanation, SplitView
 from headrace.settings import load_settings
 
 if TYPE_CHECKING:
@@ -125,14 +125,6 @@ def split_line(split: SplitView) -> str:
             f"{split.decode_version or 'not measured'})"
         )
     return f"{'split' if split.is_split else 'not split'}: {ways.get(split.reason, split.reason)}{gain}{parts}"
-
-
-def mismatch_lines(mismatches: Iterable[PairMismatch]) -> list[str]:
-    """Engines that are kept apart, a line for each reason."""
-    return [
-        f"not paired: {', '.join(each.prefills)} with {', '.join(each.decodes)}: kv_layout_mismatch, {each.why}"
-        for each in mismatches
-    ]
 
 
 def _choice_lines(found: RouteExplanation) -> list[str]:

@@ -1,13 +1,14 @@
 """An instance's status as tables for a person."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from headrace.batch.look import BatchView
+from headrace.cli.handover_view import fit_lines
 from headrace.cli.output import table
-from headrace.control_api.operations import InstanceStatus, ReplicaStatus
+from headrace.control_api.operations import EndpointSummary, InstanceStatus, ReplicaStatus
 from headrace.domain.clock import SystemClock
 
 
@@ -23,12 +24,9 @@ def status_view(status: InstanceStatus) -> RenderableType:
     ]
     if status.replicas:
         parts += [replica_table(status.replicas), Text("")]
-    columns = ("endpoint", "model", "engine", "state", "in flight", "attempts", "failures", "reason")
-    rows = [
-        (each.endpoint, each.model, each.engine, each.state, each.in_flight, each.requests, each.failures, each.reason)
-        for each in status.endpoints
-    ]
-    parts += [table(columns, rows, expendable=("engine", "attempts", "model", "failures")), Text("")]
+    parts += [_endpoint_table(status.endpoints), Text("")]
+    if status.handovers:
+        parts += [*map(Text, fit_lines(status.handovers)), Text("")]
     columns = ("gateway worker", "pid", "requests", "in flight", "connections", "restarts", "state")
     parts.append(table(columns, _worker_rows(status), expendable=("connections", "pid", "requests")))
     if status.batches:
@@ -47,6 +45,20 @@ def replica_table(replicas: Iterable[ReplicaStatus]) -> RenderableType:
     """Replicas, one a row, with how long they took to get where they are."""
     columns = ("replica", "phase", "for s", "pid", "port", "restarts", "earlier phases s", "reason")
     return table(columns, map(replica_row, replicas), expendable=("earlier phases s", "port", "pid"))
+
+
+def _endpoint_table(endpoints: Sequence[EndpointSummary]) -> RenderableType:
+    """As the gateway sees them; versions where an engine was asked for its own."""
+    versions = ("version",) if any(each.version for each in endpoints) else ()
+    columns = ("endpoint", "model", "engine", *versions, "state", "in flight", "attempts", "failures", "reason")
+    rows = (
+        (
+            *(each.endpoint, each.model, each.engine, *([each.version] if versions else ()), each.state),
+            *(each.in_flight, each.requests, each.failures, each.reason),
+        )
+        for each in endpoints
+    )
+    return table(columns, rows, expendable=("engine", "attempts", "model", "failures", *versions))
 
 
 def _state_text(status: InstanceStatus) -> str:

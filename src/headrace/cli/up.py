@@ -11,6 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from headrace.cli.control_client import ControlClient
+from headrace.cli.handover_view import hopeless_texts
 from headrace.cli.options import ConfigOption, JsonOption, SetOption, verb_app
 from headrace.cli.output import EXIT_FAILED, EXIT_USAGE, emit, fail, show_error
 from headrace.cli.up_view import (
@@ -227,7 +228,7 @@ def _emit_welcome(settings: Settings, loaded: Loaded, status: InstanceStatus, *,
         curl=make_curl(loaded.declaration, status.inference_url, model, api_key) if model else None,
         log_dir=str(settings.log_dir),
         is_key_kept=keeps_first_key(loaded),
-        note=note,
+        note="\n".join([*([note] if note else []), *hopeless_texts(status.handovers)]),
     )
     emit("up", welcome, as_json=as_json, human=welcome_text(welcome))
 

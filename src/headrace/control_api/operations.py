@@ -12,7 +12,7 @@ from headrace.declaration.model import Declaration
 from headrace.domain.miss_status import MissStatus
 from headrace.domain.queue_status import QueueStatus
 from headrace.domain.quota_status import LimitStatus
-from headrace.domain.routing_status import RouteExplanation, RoutingStatus
+from headrace.domain.routing_status import HandoverFit, RouteExplanation, RoutingStatus
 from headrace.domain.split_advice import SplitAdvice
 from headrace.domain.worker import ExplainRoute, WorkerStatus
 
@@ -60,6 +60,8 @@ class EndpointSummary(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int
     requests: int
     failures: int
+    version: str | None = None
+    """Its engine's; None: not measured."""
 
 
 class ModelSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,6 +125,8 @@ class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
     endpoints: tuple[EndpointSummary, ...]
     workers: tuple[GatewayWorkerSummary, ...]
     ledger: LedgerSummary
+    handovers: tuple[HandoverFit, ...] = ()
+    """Which pairs of prefill and decode engines go together, as the worker sees it that finds the fewest."""
     batches: tuple[BatchView, ...] = ()
     """Those that are not over, the latest first."""
 

@@ -7,6 +7,7 @@ One JSON object a line, each answered by one WorkerReply line, in order. The pla
 import msgspec
 
 from headrace.domain.quota import Spent
+from headrace.domain.routing_status import HandoverFit
 from headrace.domain.tenant import KeyRecord
 
 
@@ -114,6 +115,8 @@ class EndpointStatus(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int
     requests: int
     failures: int
+    version: str | None = None
+    """Its engine's, where it was asked (engines that hand prompts over) and says it."""
 
 
 class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,5 +133,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     endpoints: tuple[EndpointStatus, ...]
     journal_dropped: int
     """Records that could not be written and were dropped (full disk, slow disk)."""
+    handovers: tuple[HandoverFit, ...] = ()
+    """Which pairs of prefill and decode engines go together; one per model that has any."""
     sharing_trouble: str | None = None
     """Why the store of shared limits is out of reach; empty: it answers; None: nothing is shared."""

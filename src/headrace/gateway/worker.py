@@ -25,7 +25,7 @@ from headrace.domain.quota import Spent
 from headrace.domain.quota_status import LimitStatus
 from headrace.domain.routing_status import RouteExplanation, RoutingStatus
 from headrace.domain.tenant import KeyRecord
-from headrace.domain.worker import EndpointStatus, ExplainRoute, WorkerStatus
+from headrace.domain.worker import ExplainRoute, WorkerStatus
 from headrace.gateway.accounting.account import Books
 from headrace.gateway.accounting.counters import Counters
 from headrace.gateway.accounting.exposition import Exposition, WorkerSample
@@ -54,6 +54,7 @@ from headrace.gateway.endpoints.pool_loads import pool_loads
 from headrace.gateway.endpoints.prober import Prober
 from headrace.gateway.endpoints.seat import Seats
 from headrace.gateway.endpoints.serving import auto_table, serving_table
+from headrace.gateway.endpoints.status import endpoint_statuses
 from headrace.gateway.entry.fields import FieldPolicy
 from headrace.gateway.entry.media import MediaPolicy
 from headrace.gateway.entry.own_answers import CorsPolicy
@@ -468,20 +469,8 @@ class Worker:
             in_flight=self.pipeline.quota.in_flight,
             connections=len(self._connections),
             requests=self._counters.requests,
-            endpoints=tuple(
-                EndpointStatus(
-                    endpoint=endpoint.endpoint_id,
-                    pool=endpoint.plan.name,
-                    engine=endpoint.plan.engine,
-                    state=(EndpointState.DRAINING if endpoint.is_draining else endpoint.state).value,
-                    reason=endpoint.reason,
-                    since_at=endpoint.since_at,
-                    in_flight=endpoint.in_flight,
-                    requests=endpoint.requests,
-                    failures=endpoint.failures,
-                )
-                for endpoint in self._directory
-            ),
+            endpoints=endpoint_statuses(self._directory),
+            handovers=tuple(self._handovers.fits.models.values()),
             journal_dropped=self._journal.dropped if self._journal else 0,
             sharing_trouble=self._keeper.desk.trouble if self._keeper else None,
         )

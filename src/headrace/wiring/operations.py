@@ -32,6 +32,7 @@ from headrace.wiring.metrics_text import merge_metrics, own_metrics
 from headrace.wiring.status_view import (
     USABLE,
     endpoint_summaries,
+    handover_fits,
     model_summaries,
     replica_status,
     waiting_for,
@@ -94,6 +95,7 @@ class InstanceOperations:
             endpoints=tuple(endpoints),
             workers=tuple(worker_summaries(workers)),
             ledger=self._ledger_summary(answers),
+            handovers=handover_fits(serving),
             batches=await self._open_batches(),
         )
 

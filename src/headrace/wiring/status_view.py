@@ -12,6 +12,7 @@ from headrace.control_api.operations import (
 from headrace.declaration.gateway_plan import GatewayPlan
 from headrace.declaration.model import Declaration
 from headrace.domain.endpoint import EndpointState, ReplicaPhase
+from headrace.domain.routing_status import HandoverFit
 from headrace.domain.worker import EndpointStatus, WorkerStatus
 from headrace.fleet.deploy.replica_runner import ReplicaRunner
 from headrace.fleet.deploy.worker_process import WorkerProcess
@@ -80,9 +81,20 @@ def endpoint_summaries(plan: GatewayPlan | None, workers: Iterable[WorkerStatus]
                 in_flight=sum(view.in_flight for view in views),
                 requests=sum(view.requests for view in views),
                 failures=sum(view.failures for view in views),
+                version=worst.version or next((view.version for view in views if view.version), None),
             )
         )
     return summaries
+
+
+def handover_fits(workers: Iterable[WorkerStatus]) -> tuple[HandoverFit, ...]:
+    """Every model whose prompts are handed over, as the worker sees it that keeps the most pairs apart."""
+    found: dict[str, HandoverFit] = {}
+    for worker in workers:
+        for fit in worker.handovers:
+            known = found.get(fit.model)
+            found[fit.model] = fit if known is None or fit.unfit > known.unfit else known
+    return tuple(found[model] for model in sorted(found))
 
 
 def model_summaries(

@@ -13,7 +13,8 @@ from tests.harness.polling import until
 from tests.harness.running_gateway import RunningGateway, declare, remote_pool
 from tests.harness.simulated_engine import MODEL, SimulatedProcess
 
-from headrace.cli.route import mismatch_lines, split_line
+from headrace.cli.handover_view import mismatch_lines
+from headrace.cli.route import split_line
 from headrace.domain.routing_status import RouteExplanation, SplitView
 from headrace.domain.worker import ExplainRoute
 from headrace.engines.simulated.config import DialectKind
@@ -114,6 +115,9 @@ async def test_a_decode_engine_of_another_version_is_never_paired_until_it_is_al
         assert await scene.metric('s_total{end="completed"') == 8
         assert await fetched(scene.one) > 0
         assert await fetched(scene.other) == 0
+        status = await scene.gateway.status()
+        assert sorted(str(each.version) for each in status.endpoints) == [OLD, OLD, NEW]
+        assert [(each.fits, each.unfit, each.not_measured) for each in status.handovers] == [(1, 1, 0)]
         await check_is_said(scene)
 
         await restart(scene.one, NEW)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from headrace.domain.quantiles import interpolated
 from headrace.engines.metrics import Combine, EngineMetric, MetricTable, MetricType, Purpose
 
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
@@ -39,16 +40,7 @@ class Histogram:
 
     def quantile(self, share: float) -> float | None:
         """Estimate as Prometheus does: linear within a bucket, the last finite bound beyond it."""
-        if not self.buckets or not self.count:
-            return None
-        rank, below, bound_below = share * self.count, 0.0, 0.0
-        for bound, count in self.buckets:
-            if count >= rank and count > below:
-                if math.isinf(bound):
-                    return bound_below
-                return bound_below + (bound - bound_below) * (rank - below) / (count - below)
-            below, bound_below = count, bound
-        return None
+        return interpolated(self.buckets, self.count, share)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Integer, case, cast, func, or_, select
 from headrace.database.connect import Database
 from headrace.database.tables import REQUESTS
 from headrace.domain.errors import Outcome
+from headrace.domain.quantiles import nearest_rank
 
 DAY_S = 86400
 _READ_ROWS = 10_000
@@ -143,14 +144,9 @@ def read_usage(
 
 def percentiles(values_s: Sequence[float]) -> Percentiles | None:
     """Median and 99th percentile of `values_s`; None where nothing was measured."""
-    if not values_s:
-        return None
     ordered = sorted(values_s)
-
-    def nearest_rank(ratio: float) -> float:
-        return ordered[math.ceil(ratio * len(ordered)) - 1]
-
-    return Percentiles(p50_s=nearest_rank(0.5), p99_s=nearest_rank(0.99), measured=len(ordered))
+    p50_s, p99_s = nearest_rank(ordered, 0.5), nearest_rank(ordered, 0.99)
+    return None if p50_s is None or p99_s is None else Percentiles(p50_s=p50_s, p99_s=p99_s, measured=len(ordered))
 
 
 _SUMS: tuple[ColumnElement[Any], ...] = (

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from headrace.declaration.routing_plan import compile_model_routing
 from headrace.declaration.routing_section import Routing
+from headrace.domain.quantiles import nearest_rank
 from headrace.domain.request import RequestClass
 from headrace.gateway.routing.core.candidate import Candidate, Claim, PoolSpeed
 from headrace.gateway.routing.core.chain import PromptChain
@@ -182,10 +183,10 @@ def sum_up(records: Sequence[RequestRecord], replicas: int, *, ttft_slo_s: float
     span_s = max(record.ended_at_s or 0.0 for record in records) - min(record.arrived_at_s for record in records)
     return RoutingOutcome(
         requests=len(records),
-        ttft_p50_s=quantile(ttfts, 0.5),
-        ttft_p99_s=quantile(ttfts, 0.99),
-        tpot_p50_s=quantile(tpots, 0.5),
-        tpot_p99_s=quantile(tpots, 0.99),
+        ttft_p50_s=_percentile_s(ttfts, 0.5),
+        ttft_p99_s=_percentile_s(ttfts, 0.99),
+        tpot_p50_s=_percentile_s(tpots, 0.5),
+        tpot_p99_s=_percentile_s(tpots, 0.99),
         prefix_hit_ratio=sum(record.cached_tokens for record in records)
         / max(1, sum(record.input_tokens for record in records)),
         slo_attainment_ratio=good / len(records),
@@ -194,6 +195,6 @@ def sum_up(records: Sequence[RequestRecord], replicas: int, *, ttft_slo_s: float
     )
 
 
-def quantile(ordered: Sequence[float], share: float) -> float:
-    """Return the quantile of values in rising order, nearest rank; 0.0 of none."""
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
+def _percentile_s(ordered: Sequence[float], share: float) -> float:
+    """0.0 of none: a run without a first token is none to compare."""
+    return nearest_rank(ordered, share) or 0.0

@@ -10,11 +10,13 @@
 """
 
 import time
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import msgspec
 
+from headrace.domain.quantiles import upper_bound
 from headrace.engines.simulated.faults import Fault
 from headrace.engines.simulated.http import Connection, HttpRequest, Reply
 from headrace.engines.simulated.stats import Histogram
@@ -47,7 +49,7 @@ def timing(service: "Service") -> dict[str, object]:
     shares = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999))
     found: dict[str, object] = {
         "tokens": error.count,
-        "error_ms": {name: quantile_ms(error, share) for name, share in shares},
+        "error_ms": {name: _bound_ms(error, share) for name, share in shares},
         "error_mean_ms": round(error.sum / error.count * 1e3, 3) if error.count else None,
         "lags": service.pump.lags,
         "steps": service.pump.steps,
@@ -60,14 +62,11 @@ def timing(service: "Service") -> dict[str, object]:
     return found
 
 
-def quantile_ms(histogram: Histogram, share: float) -> float | None:
-    """The upper bound of the bucket in which the share lies; None where it is beyond the last."""
-    below, wanted = 0, share * histogram.count
-    for bound, count in zip(histogram.bounds, histogram.counts, strict=False):
-        below += count
-        if below >= wanted:
-            return round(bound * 1e3, 3)
-    return None
+def _bound_ms(histogram: Histogram, share: float) -> float | None:
+    """None where nothing was written, or it is beyond the last bound."""
+    reached = zip(histogram.bounds, accumulate(histogram.counts), strict=False)  # but for what is beyond
+    bound_s = upper_bound(reached, histogram.count, share)
+    return None if bound_s is None else round(bound_s * 1e3, 3)
 
 
 def _faults(service: "Service") -> Reply:

@@ -1,5 +1,7 @@
 """When a first token is late, learned from those that came: the 95th percentile of the last ones of a pool."""
 
+from headrace.domain.quantiles import nearest_rank
+
 SAMPLES = 256
 """First tokens that are remembered. Chosen: some seconds of a busy pool."""
 FEWEST = 50
@@ -39,4 +41,4 @@ class Lateness:
         self._since_look += 1
         if len(self._samples) >= FEWEST and (self._late_after_s is None or self._since_look >= LOOK_AFTER):
             self._since_look = 0
-            self._late_after_s = sorted(self._samples)[int(len(self._samples) * SHARE)]
+            self._late_after_s = nearest_rank(sorted(self._samples), SHARE)

@@ -2,27 +2,14 @@
 
 import argparse
 import asyncio
-import contextlib
-import io
-import os
 import socket
-import sys
 
 import msgspec
-import structlog
 
 from headrace.batch.process import run_batches
 from headrace.declaration.batch_section import BatchPlan
 from headrace.settings import load_settings
-
-
-class _Log(io.StringIO):
-    """Standard error, as far as there is room: on a full disk what fails to be logged must not fail anything else."""
-
-    def write(self, s: str, /) -> int:
-        with contextlib.suppress(OSError):
-            os.write(sys.stderr.fileno(), s.encode())
-        return len(s)
+from headrace.telemetry.process_log import log_to_stderr
 
 
 def main() -> None:
@@ -32,15 +19,7 @@ def main() -> None:
     parser.add_argument("--supervisor-pid", type=int, required=True, help="whose loss ends this process")
     parser.add_argument("--plan", required=True, help="JSON of a BatchPlan")
     options = parser.parse_args()
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(_Log()),
-    )
+    log_to_stderr()
     plan = msgspec.json.decode(options.plan, type=BatchPlan)
     asyncio.run(run_batches(load_settings(), plan, socket.socket(fileno=options.listen_fd), options.supervisor_pid))
 

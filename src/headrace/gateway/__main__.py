@@ -7,7 +7,6 @@ import gc
 import os
 import signal
 import socket
-import sys
 
 import structlog
 import uvloop
@@ -16,6 +15,7 @@ from headrace.gateway.control_link import LINE_BYTES, ControlLink
 from headrace.gateway.tasks import spawn
 from headrace.gateway.worker import Worker
 from headrace.settings import load_settings
+from headrace.telemetry.process_log import log_to_stderr
 
 ORPHAN_CHECK_S = 1.0
 """How soon a worker notices that its supervisor is gone."""
@@ -29,15 +29,7 @@ def main() -> None:
     parser.add_argument("--listen-fd", type=int, required=True, help="inherited listening socket")
     parser.add_argument("--supervisor-pid", type=int, required=True, help="whose loss ends this worker")
     options = parser.parse_args()
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+    log_to_stderr()
     # Most objects of a request die with it, by reference count; what is left is worth a look only now and then.
     gc.set_threshold(50_000, 10, 10)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -56,11 +56,12 @@ class Scene:
 
 
 @asynccontextmanager
-async def planted(place: str, folder: Path, **pool: Any) -> AsyncIterator[Scene]:
+async def planted(place: str, folder: Path, *, log: Path | None = None, **pool: Any) -> AsyncIterator[Scene]:
     async with ScriptedEngine({"hold": hold, "drip": drip, "fail": fail}) as engine:
         declaration = declare({"p": remote_pool(engine.url, probe={"interval_s": 60.0}, **pool)})
         gateway = RunningGateway(folder, declaration)
         trigger = folder / "trigger"
+        gateway.log_path = log or gateway.log_path
         gateway.program = (faulty_worker.__file__, f"{GATEWAY}.{place}", str(trigger))
         async with gateway:
             await gateway.wait_ready()
@@ -242,3 +243,13 @@ async def test_a_bug_after_the_answer_changes_nothing_for_the_caller(tmp_path: P
                 await asyncio.sleep(0.01)
         error_id = log.read_text().partition('"error_id": "')[2].partition('"')[0]
         await assert_all_is_well(scene, others=0, error_id=error_id)
+
+
+async def test_a_bug_is_answered_also_where_the_disk_under_the_log_is_full(tmp_path: Path) -> None:
+    """What cannot be logged is lost; the caller has the answer, and whoever comes next is served."""
+    async with planted(PLACES["whole answer"], tmp_path, log=Path("/dev/full")) as scene:
+        scene.arm()
+        async with asyncio.timeout(20):
+            assert_tells_nothing((await ask(scene.gateway.port, post(chat(), scene.gateway.key))).body)
+            assert (await ask(scene.gateway.port, post(chat(), scene.gateway.key))).status == 200
+        assert (await scene.gateway.wait_idle()).in_flight == 0

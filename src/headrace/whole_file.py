@@ -1,5 +1,9 @@
-"""Writing a file whole or not at all: a reader, or whoever comes after a crash, sees the old content or the new one."""
+"""Writing a file whole or not at all: a reader, or whoever comes after a crash, sees the old content or the new one.
 
+And the lock by which one process at a time writes what many could.
+"""
+
+import fcntl
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -44,3 +48,12 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def try_lock(descriptor: int) -> bool:
+    """Hold the open file's lock until it is closed, also by the end of the process; False: another process holds it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -4,11 +4,13 @@ import os
 import resource
 import signal
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from headrace.whole_file import write_whole
+from headrace.whole_file import try_lock, write_whole
 
 
 @pytest.mark.parametrize("is_durable", [False, True])
@@ -47,3 +49,18 @@ def test_what_cannot_be_written_leaves_the_old_file_and_no_draft(tmp_path: Path)
         signal.signal(signal.SIGXFSZ, handler)
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["state.json"]
+
+
+def test_one_process_at_a_time_holds_a_file(tmp_path: Path) -> None:
+    """Whoever comes second is told so, and has it when the first is gone, however it went."""
+    path = tmp_path / ".lock"
+    code = "import sys; from headrace.whole_file import try_lock; print(try_lock(sys.stdin.fileno()))"
+    with path.open("ab") as ours:
+        assert try_lock(ours.fileno())
+        with path.open("ab") as theirs:
+            found = subprocess.run([sys.executable, "-c", code], stdin=theirs, stdout=subprocess.PIPE, check=True)
+    assert found.stdout == b"False\n"
+    with path.open("ab") as theirs:
+        found = subprocess.run([sys.executable, "-c", code], stdin=theirs, stdout=subprocess.PIPE, check=True)
+        assert found.stdout == b"True\n"
+        assert try_lock(theirs.fileno())

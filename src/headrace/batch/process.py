@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import signal
 import socket
@@ -21,6 +20,7 @@ from headrace.batch.store import BatchStore
 from headrace.declaration.batch_section import DAY_S, BatchPlan
 from headrace.domain.clock import SystemClock
 from headrace.settings import Settings
+from headrace.whole_file import try_lock
 
 log = structlog.get_logger("headrace.batch")
 ORPHAN_CHECK_S = 0.5
@@ -37,7 +37,7 @@ async def run_batches(settings: Settings, plan: BatchPlan, listener: socket.sock
     folder = settings.batch_dir
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with open(folder / ".lock", "ab") as lock:  # noqa: ASYNC230 (once, at the start)
-        while not _try_lock(lock.fileno()):  # an earlier one still ends; callers wait in the socket's queue
+        while not try_lock(lock.fileno()):  # an earlier one still ends; callers wait in the socket's queue
             if stopping.is_set() or os.getppid() != supervisor_pid:
                 return
             await asyncio.sleep(ORPHAN_CHECK_S / 5)
@@ -100,11 +100,3 @@ def _config(app: Starlette) -> uvicorn.Config:
         limit_concurrency=CONNECTIONS,
         timeout_graceful_shutdown=STOP_S,
     )
-
-
-def _try_lock(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

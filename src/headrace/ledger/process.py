@@ -1,6 +1,5 @@
 """How the supervisor starts the projection's process, and the loop that runs in it."""
 
-import fcntl
 import gc
 import os
 import signal
@@ -17,6 +16,7 @@ from headrace.ledger.backlog import write_backlog
 from headrace.ledger.ingest.contract import DatabaseUnavailableError, Ingest
 from headrace.ledger.ingest.sqlite import SqliteIngest
 from headrace.ledger.projector import Progress, Projector
+from headrace.whole_file import try_lock
 
 DATABASE_VARIABLE = "HEADRACE_LEDGER_DATABASE"
 """Environment variable that carries the URL: it may hold a password, which a command line would show to everybody."""
@@ -81,7 +81,7 @@ def run_projector(
     url = parse_database_url(database_url)
     journal_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     with open(journal_dir / ".projector.lock", "ab") as lock:
-        while not _try_lock(lock.fileno()):
+        while not try_lock(lock.fileno()):
             if stopping.wait(PASS_INTERVAL_S) or os.getppid() != parent:
                 return
         projector = Projector(journal_dir, lambda: open_ingest(url), SystemClock(), retention_days=retention_days)
@@ -103,11 +103,3 @@ def _loop(projector: Projector, backlog_file: Path, stopping: threading.Event, p
         pause_s = min(2 * pause_s, BACKOFF_MAX_S) if progress is Progress.BLOCKED else PASS_INTERVAL_S
         if progress is not Progress.MORE:
             stopping.wait(pause_s)
-
-
-def _try_lock(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

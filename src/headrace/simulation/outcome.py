@@ -105,3 +105,10 @@ class LoadSnapshot:
     @property
     def kv_utilization_ratio(self) -> float:
         return self.kv_blocks_used / self.kv_blocks_total
+
+
+def mean_gap_s(first_token_at_s: float | None, ended_at_s: float | None, output_tokens: int) -> float | None:
+    """Return the TPOT of a request: its mean gap after the first token; None below two tokens, or before its end."""
+    if first_token_at_s is None or ended_at_s is None or output_tokens < 2:
+        return None
+    return (ended_at_s - first_token_at_s) / (output_tokens - 1)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from headrace.simulation.calibration import Calibration
 from headrace.simulation.engine import SimulatedEngine
 from headrace.simulation.model import StepClock
+from headrace.simulation.outcome import mean_gap_s
 from headrace.simulation.request import SimulatedRequest
 from headrace.simulation.samples import EngineShape, PlannedRequest
 
@@ -44,10 +45,7 @@ class ReplayedRequest:
 
     @property
     def tpot_s(self) -> float | None:
-        """Mean gap after the first token; None below two tokens."""
-        if self.output_tokens < 2:
-            return None
-        return (self.ended_at_s - self.first_token_at_s) / (self.output_tokens - 1)
+        return mean_gap_s(self.first_token_at_s, self.ended_at_s, self.output_tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from headrace.simulation.model import CacheKind, EngineModel, KvModel, SchedulingBounds, StepClock
+from headrace.simulation.outcome import mean_gap_s
 
 Seconds = Annotated[float, Field(ge=0)]
 Tokens = Annotated[int, Field(ge=1)]
@@ -66,10 +67,7 @@ class MeasuredRequest(PlannedRequest):
 
     @property
     def tpot_s(self) -> float | None:
-        """Mean gap after the first token; None below two tokens."""
-        if self.output_tokens < 2:
-            return None
-        return (self.ended_at_s - self.first_token_at_s) / (self.output_tokens - 1)
+        return mean_gap_s(self.first_token_at_s, self.ended_at_s, self.output_tokens)
 
 
 class MeasuredRun(Strict):

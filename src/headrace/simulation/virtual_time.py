@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from headrace.simulation.engine import SimulatedEngine
-from headrace.simulation.outcome import Ended, FinishReason, LoadSnapshot, Refusal
+from headrace.simulation.outcome import Ended, FinishReason, LoadSnapshot, Refusal, mean_gap_s
 from headrace.simulation.request import SimulatedRequest
 
 
@@ -35,10 +35,7 @@ class RequestRecord:
 
     @property
     def tpot_s(self) -> float | None:
-        """Mean gap after the first token; None below two tokens."""
-        if self.first_token_at_s is None or self.ended_at_s is None or self.output_tokens < 2:
-            return None
-        return (self.ended_at_s - self.first_token_at_s) / (self.output_tokens - 1)
+        return mean_gap_s(self.first_token_at_s, self.ended_at_s, self.output_tokens)
 
 
 Arrival = tuple[float, SimulatedRequest]

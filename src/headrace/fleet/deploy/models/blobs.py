@@ -3,7 +3,6 @@
 Layout of the cache folder: `blobs/` finished files, `partial/` what can be resumed, `locks/`, `records/` small JSON.
 """
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from headrace.fleet.deploy.models.failure import ModelFetchError
 from headrace.fleet.deploy.models.progress import FetchPhase, Meter
-from headrace.whole_file import sync_folder, write_whole
+from headrace.whole_file import sync_folder, try_lock, write_whole
 
 COPY_BYTES = 1 << 20
 """Read and hash in pieces of so much."""
@@ -62,7 +61,7 @@ class BlobCache:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             is_waiting = False
-            while not _try_lock(descriptor):
+            while not try_lock(descriptor):
                 if not is_waiting:
                     meter.enter(FetchPhase.WAITING, name, note="another process is fetching the same file")
                     is_waiting = True
@@ -119,11 +118,3 @@ def require_space(folder: Path, needed_bytes: int, what: str) -> None:
 def remove_quietly(path: Path) -> None:
     with suppress(FileNotFoundError):
         path.unlink()
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -8,16 +8,19 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.handover_view import fit_lines
 from headrace.cli.options import ConfigOption, JsonOption, SetOption, verb_app
 from headrace.cli.output import EXIT_PROBLEMS, emit
 from headrace.declaration.load import BUILTIN_NAME, find_declaration, load_declaration
 from headrace.declaration.model import Declaration
 from headrace.declaration.problem import DeclarationError, Problem, Severity
 from headrace.domain.operator_error import WrongUsageError
+from headrace.domain.routing_status import HandoverFit
 from headrace.engines.declared import lint_engines
 from headrace.fleet.deploy.preflight.core.finding import Finding, Level
 from headrace.fleet.deploy.preflight.gather import script_for
 from headrace.fleet.deploy.preflight.report import PoolReport, PreflightReport, check_machine
+from headrace.fleet.deploy.running_pairs import running_pairs
 from headrace.settings import load_settings
 
 app = verb_app()
@@ -60,6 +63,8 @@ class CheckReport:
     """Of the declaration."""
     preflight: PreflightReport | None
     """Of the machine; None where the declaration cannot be used, runs nothing here, or --elsewhere was given."""
+    handovers: tuple[HandoverFit, ...] = ()
+    """Of prefill and decode engines that run elsewhere, as they say themselves; empty where none was asked."""
 
 
 @app.command(epilog="Example: headrace check --config headrace.yaml --set pools.main.parallel.tensor=4")
@@ -75,8 +80,9 @@ def check(
 
     Prints each problem of the declaration with its file, line and key. Then, for each pool that headrace would run:
     GPUs, driver, memory against weights and KV cache, links, shared memory, limits, disk, files, ports, network and
-    clock, each with what was seen, what is needed and what mends it. Exits with 0 where nothing or only warnings were
-    found, with 3 where the declaration cannot be used or a pool cannot run.
+    clock, each with what was seen, what is needed and what mends it. Prefill and decode engines that run elsewhere are
+    asked what they are, and those that do not fit are named. Exits with 0 where nothing or only warnings were found,
+    with 3 where the declaration cannot be used or a pool cannot run.
     """
     path = find_declaration(config, environ=os.environ)
     declaration: Declaration | None = None
@@ -109,6 +115,7 @@ def check(
         warnings=len(problems) - errors,
         problems=problems,
         preflight=preflight,
+        handovers=running_pairs(declaration) if declaration is not None and not is_elsewhere and not capture else (),
     )
     emit("check", told, as_json=as_json, human=lambda: _text(path, told))
     if errors or (preflight is not None and not preflight.is_passed):
@@ -126,6 +133,8 @@ def _text(path: Path | None, told: CheckReport) -> str:
         lines += ["", told.preflight.machine]
         for pool in told.preflight.pools:
             lines += ["", *_pool_lines(pool)]
+    if told.handovers:
+        lines += ["", *fit_lines(told.handovers)]
     return "\n".join(lines)
 
 

@@ -95,3 +95,19 @@ def test_a_capture_that_is_no_folder_fails(run) -> None:
     ran = run("check", "--from-capture", "nowhere")
     assert ran.code == 1
     assert "--capture-script" in ran.err
+
+
+HANDING = (
+    "version: 1\nmodels: {m: {}}\npools:\n"
+    "  p: {model: m, engine: vllm, endpoints: ['http://127.0.0.1:1'], disaggregation: {role: prefill}}\n"
+    "  d: {model: m, engine: vllm, endpoints: ['http://127.0.0.1:2'], disaggregation: {role: decode}}\n"
+)
+
+
+def test_engines_that_hand_prompts_over_are_asked_what_they_are(run, tmp_path: Path) -> None:
+    """Those that do not answer are not measured, which is no problem; for another machine nobody is asked."""
+    (tmp_path / "x.yaml").write_text(HANDING)
+    ran = run("check", "-c", "x.yaml")
+    told = "hand-overs   m: of its pairs 0 fit, 0 do not (kv_layout_mismatch), 1 not measured"
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, told)
+    assert "hand-overs" not in run("check", "-c", "x.yaml", "--elsewhere").out

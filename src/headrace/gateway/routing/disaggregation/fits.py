@@ -11,18 +11,15 @@ from typing import Protocol
 import structlog
 
 from headrace.domain.errors import ErrorCode
-from headrace.domain.routing_status import HandoverFit, PairMismatch
+from headrace.domain.routing_status import HandoverFit
 from headrace.engines.kv_shape import KnownShape, KvShape, find_known_mismatch
+from headrace.engines.pairs import fit_of
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.endpoints.seat import Seat
 
 log = structlog.get_logger("headrace.gateway")
 MOST_KINDS = 256
 """Kinds of engine that are remembered; engines that say something else each time are forgotten with all others."""
-MOST_NAMED = 5
-"""Endpoints of one mismatch that are named; the others are counted."""
-MOST_MISMATCHES = 20
-"""Told of one model; they differ by what engines say."""
 
 
 class FitMeters(Protocol):
@@ -61,7 +58,7 @@ class Fits:
             self._whys[key] = _judge(giver, taker)
         return self._whys[key]
 
-    def find_common(self, givers: Iterable[Endpoint], takers: Sequence[Endpoint]) -> str | None:
+    def why_all_apart(self, givers: Iterable[Endpoint], takers: Sequence[Endpoint]) -> str | None:
         """Return what keeps all of them apart, by the first two; None: some go together, or there are no two."""
         found = None
         for giver in givers:
@@ -84,7 +81,7 @@ class Fits:
         by_model: dict[str, list[Endpoint]] = {}
         for one, _, is_usable in now:
             by_model.setdefault(one.plan.model, []).extend([one] if is_usable else ())
-        found = {model: self._review(model, halves) for model, halves in by_model.items()}
+        found = {model: _review(model, halves) for model, halves in by_model.items()}
         for model, fit in found.items():
             meters_of(model).pairs = {
                 "fits": fit.fits,
@@ -105,39 +102,6 @@ class Fits:
         number = self._numbers.setdefault(KnownShape(declared=seat.shape, told=told), len(self._numbers))
         self._kinds[endpoint] = _Kind(seat.shape, told, number)
         return number
-
-    def _review(self, model: str, halves: Sequence[Endpoint]) -> HandoverFit:
-        givers = self._by_kind(one for one in halves if _seat(one).can_prefill)
-        takers = self._by_kind(one for one in halves if _seat(one).can_decode)
-        counts = {"fits": 0, "unfit": 0, "not_measured": 0}
-        apart: dict[str, tuple[dict[Endpoint, None], dict[Endpoint, None], int]] = {}
-        for left in givers:
-            for right in takers:
-                pairs = len(left) * len(right) - len(set(left) & set(right))
-                if not pairs:
-                    continue
-                why = _judge(left[0], right[0])
-                if why is None:
-                    is_measured = _known(left[0]).is_measured and _known(right[0]).is_measured
-                    counts["fits" if is_measured else "not_measured"] += pairs
-                    continue
-                counts["unfit"] += pairs
-                ours, theirs, before = apart.get(why, ({}, {}, 0))
-                apart[why] = ({**ours, **dict.fromkeys(left)}, {**theirs, **dict.fromkeys(right)}, before + pairs)
-        return HandoverFit(
-            model=model,
-            **counts,
-            mismatches=tuple(
-                PairMismatch(why=why, prefills=_names(ours), decodes=_names(theirs), pairs=pairs)
-                for why, (ours, theirs, pairs) in list(apart.items())[:MOST_MISMATCHES]
-            ),
-        )
-
-    def _by_kind(self, endpoints: Iterable[Endpoint]) -> list[list[Endpoint]]:
-        found: dict[int, list[Endpoint]] = {}
-        for one in endpoints:
-            found.setdefault(self._kind(one), []).append(one)
-        return list(found.values())
 
 
 def _judge(giver: Endpoint, taker: Endpoint) -> str | None:
@@ -161,10 +125,10 @@ def _is_half(endpoint: Endpoint) -> bool:
     return endpoint.seat is not None and endpoint.seat.words is not None
 
 
-def _names(endpoints: Iterable[Endpoint]) -> tuple[str, ...]:
-    names = [str(one.endpoint_id) for one in endpoints]
-    more = len(names) - MOST_NAMED
-    return (*names[:MOST_NAMED], f"and {more} more") if more > 0 else tuple(names)
+def _review(model: str, halves: Sequence[Endpoint]) -> HandoverFit:
+    givers = {str(one.endpoint_id): _known(one) for one in halves if _seat(one).can_prefill}
+    takers = {str(one.endpoint_id): _known(one) for one in halves if _seat(one).can_decode}
+    return fit_of(model, givers, takers)
 
 
 def _tell(before: HandoverFit | None, now: HandoverFit) -> None:

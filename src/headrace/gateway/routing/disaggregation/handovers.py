@@ -392,7 +392,7 @@ class Handovers:
     def _find_unfit(self, request: InferenceRequest, halves: Halves) -> str | None:
         """What keeps all engines apart that could take the request now; None: something else, or nothing, does."""
         givers = [one for one in halves.prefills if _takes(one, request)]
-        return self.fits.find_common(givers, [one for one in halves.decodes if _takes(one, request)])
+        return self.fits.why_all_apart(givers, [one for one in halves.decodes if _takes(one, request)])
 
     def refusal(self, request: InferenceRequest, halves: Halves) -> RequestError:
         """Why a model whose engines are halves alone cannot answer."""
@@ -407,7 +407,7 @@ class Handovers:
         if bar is not None:
             message = f"model {name!r} runs on prefill and decode engines, which cannot do this ({bar}); leave it out"
             return RequestError(ErrorCode.UNSUPPORTED_PARAMETER, message, param=bar)
-        if self._find_unfit(request, halves) is not None or self.fits.find_common(halves.prefills, halves.decodes):
+        if self._find_unfit(request, halves) is not None or self.fits.why_all_apart(halves.prefills, halves.decodes):
             message = f"the prefill and decode engines of model {name!r} do not fit; operators: headrace status"
             return RequestError(ErrorCode.KV_LAYOUT_MISMATCH, message)
         up = [sum(one.is_usable for one in side) for side in (halves.prefills, halves.decodes)]

@@ -10,8 +10,9 @@ from tests.harness.handover_parts import HandoverParts, asked, half
 from headrace.domain.endpoint import EngineKind
 from headrace.domain.routing_status import RouteExplanation
 from headrace.engines.kv_shape import KvShape
+from headrace.engines.pairs import MOST_NAMED
 from headrace.gateway.endpoints.endpoint import Endpoint
-from headrace.gateway.routing.disaggregation.fits import MOST_KINDS, MOST_NAMED
+from headrace.gateway.routing.disaggregation.fits import MOST_KINDS
 
 OLD, NEW = "0.33.0", "0.34.0"
 WHY = "version is 0.33.0 at prefill and 0.34.0 at decode"

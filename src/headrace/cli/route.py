@@ -59,8 +59,9 @@ def advise(
     """Show whether prefill and decode on engines of their own pay for the last hour's traffic, what ratio of engines it
     wants, and what to change. Exits with 3 where there is something to change.
 
-    All gateway workers are added up. How fast engines are is learned from what they were given, and never taken for
-    more than that; what was not measured is named. For pools without roles: what handing a prompt over might cost.
+    All gateway workers are added up. What engines can do is learned from what
+    they did, and never taken to be more; what was not measured is named. Pools
+    without roles are told what handing a prompt over may cost at most.
     """
     settings = load_settings()
     get_supervisor(settings)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from headrace.cli.output import table
 from headrace.declaration.nearest import did_you_mean
-from headrace.domain.operator_error import UnknownNameError
+from headrace.domain.operator_error import OperatorError, UnknownNameError
 from headrace.domain.split_advice import ModelAdvice, SplitAdvice
 from headrace.domain.split_ratio import Ratio
 from headrace.domain.split_status import ModelLoad, PoolPace
@@ -35,7 +35,9 @@ OF_POOLS = ("from", "learned from", "at once")
 
 
 def only_of(pool: str | None, found: SplitAdvice) -> SplitAdvice:
-    """The model of `pool`, or all. Raises: UnknownNameError with the nearest name."""
+    """The model of `pool`, or all. Raises: UnknownNameError; OperatorError where no worker answered."""
+    if not found.workers:
+        raise OperatorError("no gateway worker answered", hint="See `headrace status` and `headrace logs`.")
     if pool is None:
         return found
     pools = [each.pool for one in found.models for each in one.load.pools]

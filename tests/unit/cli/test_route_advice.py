@@ -5,7 +5,7 @@ from rich.console import Console
 from tests.unit.domain.test_split_advice import PAIR, WHOLE, advice, counted, pace
 
 from headrace.cli.route_advice import REASONS, advice_view, only_of
-from headrace.domain.operator_error import UnknownNameError
+from headrace.domain.operator_error import OperatorError, UnknownNameError
 from headrace.domain.split_advice import ModelAdvice, SplitAdvice
 from headrace.domain.split_status import LoadTotals
 from headrace.gateway.routing.disaggregation.core.splitting import SplitReason
@@ -79,6 +79,12 @@ def test_a_pool_stands_for_its_model() -> None:
     with pytest.raises(UnknownNameError, match='"decoder"') as failure:
         only_of("decoder", found)
     assert failure.value.hint == 'Did you mean "decode"?'
+
+
+def test_without_a_worker_that_answers_nothing_is_made_up() -> None:
+    """Neither that no model is declared, nor that the pool does not exist."""
+    with pytest.raises(OperatorError, match="no gateway worker answered"):
+        only_of("decode", SplitAdvice(workers=0, models=()))
 
 
 def test_every_reason_has_its_words() -> None:

@@ -1,6 +1,7 @@
 """`headrace audit`: who changed what, when, from what to what; with and without a running instance."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
@@ -49,22 +50,28 @@ def audit(
 
 def audit_table(entries: Sequence[AuditEntry]) -> "RenderableType":
     """Show changes, one a row, newest first."""
-    columns = ("number", "when (UTC)", "who", "did", "to", "what changed")
-    return table(columns, map(_row, entries), expendable=("number",))
+    columns = ("number", "when (UTC)", "who", "via", "did", "change")
+    return table(columns, map(_row, entries), expendable=("number", "via"))
 
 
 def _row(entry: AuditEntry) -> tuple[object, ...]:
     return (
         entry.number,
-        f"{entry.at:%Y-%m-%d %H:%M:%S}",
-        f"{entry.subject} ({entry.channel.value})" if entry.channel.value not in entry.subject else entry.subject,
+        f"{entry.at:%Y-%m-%d %H:%M}",
+        _who(entry.subject),
+        entry.channel.value,
         entry.action,
-        entry.name,
-        _what(entry),
+        ": ".join(part for part in (entry.name, _what(entry)) if part),
     )
 
 
-def _what(entry: AuditEntry) -> str | None:
+def _who(subject: str) -> str:
+    """A file by its name alone: the folder is every time the same."""
+    kind, _, path = subject.partition(":")
+    return f"file:{PurePath(path).name}" if kind == "file" else subject
+
+
+def _what(entry: AuditEntry) -> str:
     """Each difference; of what was made, what it is like; of what is gone, what it was like."""
     if entry.before is not None and entry.after is not None:
         fields = [line for line in changed_fields(entry.before, entry.after) if not line.startswith("version: ")]
@@ -72,7 +79,7 @@ def _what(entry: AuditEntry) -> str | None:
         prefix = "" if entry.before is None else "was "
         fields = [prefix + line for line in _facts(entry.after if entry.before is None else entry.before, entry.name)]
     more = [f"and {len(fields) - _SHOWN_FIELDS} more"] if len(fields) > _SHOWN_FIELDS else []
-    return "; ".join([*fields[:_SHOWN_FIELDS], *more]) or None
+    return "; ".join([*fields[:_SHOWN_FIELDS], *more])
 
 
 def _facts(value: Any, name: str, path: str = "") -> Iterator[str]:

@@ -17,7 +17,7 @@ GAP = 3
 TIGHT_GAP = 2
 """The same where the screen is narrow."""
 FOLDED = 20
-"""The one column that may be folded keeps at least so many columns. Chosen."""
+"""The one column that may be folded keeps at least so many columns, and those of its longest word. Chosen."""
 
 
 class FitTable:
@@ -84,7 +84,8 @@ class FitTable:
         needed = self._needed()
         folding = self._folding(needed) if is_folded else None
         if folding is not None:
-            needed[folding] = min(needed[folding], FOLDED)
+            words = (cell_len(word) for row in self.rows for word in row[folding].split())
+            needed[folding] = min(needed[folding], max(FOLDED, *words))
         return sum(needed) + _between(needed, gap)
 
     def _table(self, width: int, gap: int) -> Table:

@@ -55,3 +55,11 @@ def test_no_heading_and_no_cell_is_cut_at_any_width(columns: int) -> None:
     table = FitTable(("endpoint", "in flight", "KV used %"), [["far/10.0.0.5:8000", "32", "91"]], None)
     text = " ".join(shown(table, columns)).split()
     assert {"far/10.0.0.5:8000", "32", "91", "flight", "used", "%"} <= set(text)
+
+
+@pytest.mark.parametrize("columns", range(33, 60))
+def test_no_word_of_what_is_folded_is_cut(columns: int) -> None:
+    """The one column that is folded is never narrower than its longest word."""
+    table = FitTable(("who", "change"), [["ada", "search: limits.requests_per_minute: 60 -> 600"]], None)
+    words = " ".join(shown(table, columns)).split()
+    assert "limits.requests_per_minute:" in words

@@ -177,6 +177,10 @@ def audit() -> RenderableType:
                 **common, number=4, subject="local:ada", channel=Channel.LOCAL, action="tenant.resume", name="search",
                 before={"level": "tenant", "name": "search", "reason": "ticket 4710", "since_at": 1.0}, after=None,
             ),
+            AuditEntry(
+                **common, number=3, subject="file:/etc/headrace/headrace.yaml", channel=Channel.FILE,
+                action="tenant.change", name="search", before={"weight": 2.0}, after={"weight": 1.0},
+            ),
         ]
     )  # fmt: skip
 
@@ -268,7 +272,7 @@ WHOLE = {
     "budget": ("20.00", "16.0000", "spent"),
     "queue": ("0197f3a2-7c1e-7b4d-9c55-3f2a9e6d1b08", "far/10.0.0.5:8000", "4.2"),
     "route-advise": ("prefill_late", "1:5 (", "3:3 (", "10,000"),
-    "audit": ("key:k7f3q2m5xa", "tenant.change", "k2aa9zq0bb", "4711", "search"),
+    "audit": ("key:k7f3q2m5xa", "tenant.change", "k2aa9zq0bb", "4711", "search", "file:headrace.yaml"),
 }
 """What somebody would copy or look for: found whole on one line, at any width."""
 

@@ -9,7 +9,6 @@ metrics/collector.py, read alone.
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, cast
 
 import msgspec
 
@@ -39,57 +38,74 @@ def paths_of(kind: EngineKind) -> tuple[str, ...]:
 
 def read_self_report(kind: EngineKind, reply: ProbeReply, settings: Mapping[str, str]) -> KvShape:
     """Read a reply to one of the paths, and `settings`: labels from the page of metrics, empty where none were read."""
-    said = _document(reply)
+    said = _read(reply)
     if kind is EngineKind.SGLANG:
         return _sglang(said)
     if kind is EngineKind.LLAMACPP:
-        return KvShape(engine=kind, version=_word(said.get("build_info")))
+        return KvShape(engine=kind, version=_word(said.build_info))
     block = settings.get("block_size" if kind is EngineKind.VLLM else "page_size")
     return KvShape(
         engine=kind,
-        version=_word(said.get("version")),
+        version=_word(said.version),
         kv_dtype=_word(settings.get("cache_dtype")),
         block_tokens=_number(block),
         layout=_word(settings.get("kv_cache_layout")),
     )
 
 
-def _sglang(said: Mapping[str, Any]) -> KvShape:
-    """Its arguments as it runs. Heads are shared between the ranks that are left when the data and context parallel
-    ones of attention are taken out."""
-    kv_dtype, dtype = _word(said.get("kv_cache_dtype")), _word(said.get("dtype"))
-    if kv_dtype == AUTO and dtype is not None:
-        kv_dtype = dtype
+class _Said(msgspec.Struct):
+    """Members that are read, of whatever type they come; the rest of some hundred is passed over."""
+
+    version: object = None
+    build_info: object = None
+    kv_cache_dtype: object = None
+    dtype: object = None
+    page_size: object = None
+    tp_size: object = None
+    pp_size: object = None
+    dp_size: object = 1
+    attn_dp_size: object = None
+    attn_cp_size: object = 1
+    enable_dp_attention: object = False
+    disaggregation_mode: object = None
+
+
+NOTHING = _Said()
+
+
+def _sglang(said: _Said) -> KvShape:
+    """Its arguments as it runs."""
+    kv_dtype, dtype = _word(said.kv_cache_dtype), _word(said.dtype)
     return KvShape(
         engine=EngineKind.SGLANG,
-        version=_word(said.get("version")),
-        kv_dtype=kv_dtype,
-        block_tokens=_number(said.get("page_size")),
+        version=_word(said.version),
+        kv_dtype=dtype if kv_dtype == AUTO and dtype is not None else kv_dtype,
+        block_tokens=_number(said.page_size),
         tensor=_attention_ranks(said),
-        pipeline=_number(said.get("pp_size")),
-        role=_word(said.get("disaggregation_mode"), nothing=()),
+        pipeline=_number(said.pp_size),
+        role=_word(said.disaggregation_mode, nothing=()),
     )
 
 
-def _attention_ranks(said: Mapping[str, Any]) -> int | None:
-    ranks = _number(said.get("tp_size"))
-    data = said.get("attn_dp_size")
-    if data is None:  # older versions
-        data = said.get("dp_size", 1) if said.get("enable_dp_attention") else 1
-    groups, context = _number(data), _number(said.get("attn_cp_size", 1))
+def _attention_ranks(said: _Said) -> int | None:
+    """Heads are shared between the ranks that are left when the data and context parallel ones of attention are taken
+    out. Older versions name the former otherwise."""
+    data = said.attn_dp_size
+    if data is None:
+        data = said.dp_size if said.enable_dp_attention is True else 1
+    ranks, groups, context = _number(said.tp_size), _number(data), _number(said.attn_cp_size)
     if ranks is None or groups is None or context is None or ranks % (groups * context):
         return None
     return ranks // (groups * context)
 
 
-def _document(reply: ProbeReply) -> Mapping[str, Any]:
+def _read(reply: ProbeReply) -> _Said:
     if reply.status != 200:
-        return {}
+        return NOTHING
     try:
-        decoded: object = msgspec.json.decode(reply.body)
+        return msgspec.json.decode(reply.body, type=_Said)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        return {}
-    return cast("Mapping[str, Any]", decoded) if isinstance(decoded, dict) else {}
+        return NOTHING
 
 
 def _word(value: object, *, nothing: tuple[str, ...] = ("None", "null", "undefined")) -> str | None:

@@ -181,6 +181,15 @@ ALERTS = (
         "docs/disaggregation.md.",
     ),
     Alert(
+        name="HeadraceEnginesDoNotFit", group="routing",
+        expr='sum by (model) (headrace_handover_pairs{state="kv_layout_mismatch"}) > 0 '
+        'and sum by (model) (headrace_handover_pairs{state=~"fits|not_measured"}) == 0',
+        hold="5m", severity=Severity.WARNING,
+        summary="no prefill engine of {{ $labels.model }} fits a decode engine: nothing is handed over",
+        action="headrace status names what differs; run one version, number format and layout on both sides: "
+        "docs/disaggregation.md.",
+    ),
+    Alert(
         name="HeadraceKvEventsMissed", group="routing",
         expr='increase(headrace_kv_events_messages_total{result=~"missed|unreadable"}[30m]) > 0', hold="30m",
         severity=Severity.INFO,

@@ -100,6 +100,7 @@ class EndpointDirectory:
             endpoint = Endpoint(endpoint_id, address, pool, driver, connections, heads)
             if old is not None and _is_same_place(old.address, address):  # only trust or credentials changed
                 endpoint.take_over(old.state, old.reason)
+                endpoint.told_shape = old.told_shape
             endpoints.append(endpoint)
         return tuple(endpoints)
 

@@ -54,7 +54,7 @@ class Prober:
         while True:
             reply = await self.ask(endpoint)
             timeouts = timeouts + 1 if reply.is_timeout else 0
-            if reply.status == 200 and endpoint.seat is not None and endpoint.seat.words is not None:
+            if _hands_over(endpoint) and endpoint.driver.read_probe(reply) is ProbeVerdict.READY:
                 await learn_shape(endpoint)  # before it is used: it may have come back as another version
             self._judge(endpoint, reply, timeouts)
             if endpoint.is_usable and endpoint.outages != asked_after and not endpoint.plan.is_run_here:
@@ -104,3 +104,7 @@ class Prober:
         else:
             hint = f"; pools.{endpoint.plan.name}.credentials" if reply.status in (401, 403) else ""
             endpoint.probe_said_not_ready(f"probe failed: status {reply.status}{hint}")
+
+
+def _hands_over(endpoint: Endpoint) -> bool:
+    return endpoint.seat is not None and endpoint.seat.words is not None

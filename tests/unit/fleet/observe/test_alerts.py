@@ -67,6 +67,13 @@ FIRING: dict[str, dict[str, str]] = {
         'headrace_handovers_total{model="m",end="completed"}': "0+8x120",
         'headrace_handovers_total{model="m",end="fell-back"}': "0+2x120",
     },
+    "HeadraceEnginesDoNotFit": {
+        'headrace_handover_pairs{model="m",state="kv_layout_mismatch"}': "2x120",
+        'headrace_handover_pairs{model="m",state="fits"}': "0x120",
+        'headrace_handover_pairs{model="m",state="not_measured"}': "0x120",
+        'headrace_handover_pairs{model="n",state="kv_layout_mismatch"}': "1x120",
+        'headrace_handover_pairs{model="n",state="not_measured"}': "1x120",
+    },
     "HeadraceKvEventsMissed": {'headrace_kv_events_messages_total{endpoint="p/0",result="missed"}': "0+1x120"},
 }  # fmt: skip
 """By alert: series a minute apart, of an instance that has this trouble and no other."""

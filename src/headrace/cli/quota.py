@@ -47,12 +47,17 @@ def ask_limits(path: str, tenant: str | None, project: str | None, key: str | No
 
 def quota_table(views: Sequence[LimitView]) -> "RenderableType":
     """Show limits, one a row."""
-    columns = ("level", "name", "limit", "allowed", "used", "left", "used %", "free again in s")
-    return table(columns, map(_row, views), expendable=("used %", "allowed"))
+    columns = ["level", "name", "limit", "allowed", "used", "left", "used %", "free again in s"]
+    rows = [_row(view) for view in views]
+    if any(view.leased is not None for view in views):  # by several workers
+        columns.insert(5, "leased")
+        for row, view in zip(rows, views, strict=True):
+            row.insert(5, None if view.leased is None else _number(view.leased))
+    return table(columns, rows, expendable=("used %", "allowed"))
 
 
-def _row(view: LimitView) -> tuple[object, ...]:
-    return (
+def _row(view: LimitView) -> list[object]:
+    return [
         view.level.value,
         view.name or "all callers",
         view.limit_name.replace("_", " "),
@@ -61,7 +66,7 @@ def _row(view: LimitView) -> tuple[object, ...]:
         _number(view.remaining),
         None if view.used_ratio is None else f"{view.used_ratio * 100:.0f}",
         None if view.reset_s is None else f"{view.reset_s:.0f}",
-    )
+    ]
 
 
 def _number(value: float) -> str:

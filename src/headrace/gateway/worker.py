@@ -9,7 +9,6 @@ import socket
 import ssl
 import time
 from collections import Counter
-from math import isfinite
 from pathlib import Path
 from time import monotonic
 
@@ -80,7 +79,14 @@ from headrace.gateway.routing.placer import Placer
 from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.view import routing_status
 from headrace.gateway.tasks import spawn
-from headrace.gateway.worker_samples import LoadWatch, sample_endpoints, sample_issuers, sample_quota, sample_sharing
+from headrace.gateway.worker_samples import (
+    LoadWatch,
+    limit_statuses,
+    sample_endpoints,
+    sample_issuers,
+    sample_quota,
+    sample_sharing,
+)
 from headrace.ledger.flusher import Flusher
 from headrace.ledger.journal import JournalWriter
 from headrace.ledger.lines import RotatingLines
@@ -446,17 +452,7 @@ class Worker:
     def quota_status(self) -> tuple[LimitStatus, ...]:
         """Every limit and what is used of it, as far as this worker knows."""
         now_mono_s = monotonic()
-        return tuple(
-            LimitStatus(
-                level=meter.limit_id.level,
-                name=meter.limit_id.name,
-                unit=meter.limit_id.unit,
-                limit=meter.amount,
-                used=meter.used(now_mono_s),
-                reset_s=reset_s if isfinite(reset_s := meter.reset_s(now_mono_s)) else None,
-            )
-            for meter in self.pipeline.quota.iter_meters(self._keys, now_mono_s)
-        )
+        return limit_statuses(self.pipeline.quota.iter_meters(self._keys, now_mono_s), now_mono_s)
 
     def status(self) -> WorkerStatus:
         rules = self.pipeline.rules

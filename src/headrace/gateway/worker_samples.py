@@ -1,11 +1,13 @@
 """What the steps' counts look like at the moment they are asked for: parts of the composition root, `worker.py`."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import isfinite
 from time import monotonic
 
 from headrace.declaration.gateway_plan import PoolPlan
 from headrace.domain.endpoint import EndpointState
 from headrace.domain.errors import Outcome
+from headrace.domain.quota_status import LimitStatus
 from headrace.domain.split_status import LoadTotals, ModelLoad, PoolPace, SplitStatus
 from headrace.gateway.accounting.counters import Counters, ModelCounters
 from headrace.gateway.accounting.exposition import EndpointSample
@@ -14,6 +16,8 @@ from headrace.gateway.accounting.identity_exposition import IssuerSample
 from headrace.gateway.accounting.quota_exposition import BudgetSample, QuotaSample
 from headrace.gateway.accounting.sharing_exposition import SharingSample
 from headrace.gateway.admission.core.gpu_rates import PoolSpeed as BusyPace
+from headrace.gateway.admission.core.leased_slots import LeasedSlots
+from headrace.gateway.admission.core.meter import Meter
 from headrace.gateway.admission.quota import Quota
 from headrace.gateway.admission.sharing.keeper import LeaseKeeper
 from headrace.gateway.endpoints.directory import EndpointDirectory
@@ -61,6 +65,22 @@ def sample_issuers(reception: Reception) -> tuple[IssuerSample, ...]:
     return tuple(
         IssuerSample(name=one.plan.name, fetched_at=one.fetched_at, fetched=one.fetched, failed=one.failed)
         for one in reception.issuers
+    )
+
+
+def limit_statuses(meters: Iterable[Meter], now_mono_s: float) -> tuple[LimitStatus, ...]:
+    """What is used of every limit, as far as this worker knows."""
+    return tuple(
+        LimitStatus(
+            level=meter.limit_id.level,
+            name=meter.limit_id.name,
+            unit=meter.limit_id.unit,
+            limit=meter.amount,
+            used=meter.used(now_mono_s),
+            reset_s=reset_s if isfinite(reset_s := meter.reset_s(now_mono_s)) else None,
+            here=meter.here(now_mono_s) if isinstance(meter, LeasedSlots) else None,
+        )
+        for meter in meters
     )
 
 

@@ -23,6 +23,7 @@ class LimitView(msgspec.Struct, frozen=True, kw_only=True):
     """As in headrace.yaml: `requests_per_min`, `per_day`."""
     limit: float
     used: float
+    """Of slots (`concurrent_requests` ...): in work now."""
     remaining: float
     used_ratio: float | None
     """None where the limit is 0."""
@@ -31,6 +32,9 @@ class LimitView(msgspec.Struct, frozen=True, kw_only=True):
     passed_mark: float | None = None
     """Of a budget: the highest of 0.8 and 1.0 that is passed."""
     currency: str | None = None
+    leased: float | None = None
+    """Of slots that several gateway workers share: what workers hold beside that for the next requests, and give to
+    each other. They are among `remaining`. None: nothing is leased."""
 
 
 class LimitFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +100,7 @@ def _view(status: LimitStatus, currency: str) -> LimitView:
         reset_s=None if status.reset_s is None else round(status.reset_s, 3),
         passed_mark=max((mark for mark in BUDGET_MARKS if reached >= mark), default=None) if is_budget else None,
         currency=currency if is_budget else None,
+        leased=status.leased,
     )
 
 

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from tests.harness.polling import until
 from tests.harness.raw_client import RawClient
 from tests.harness.shared_gateways import INPUT_TOKENS, OUTPUT_TOKENS, SharedGateways, sharing_gateways
+
+from headrace.domain.quota_status import merge_limits
 
 REQUESTS = 240
 """What each of the limits below lets through."""
@@ -123,3 +126,32 @@ async def test_a_newcomer_may_use_a_small_limit_up(store: str, request: pytest.F
 async def _send_anew(shared: SharedGateways, tenant: str, gateway: int) -> int:
     async with RawClient(shared.gateways[gateway].port) as client:
         return await shared.send(client, tenant)
+
+
+async def test_slots_in_work_and_slots_that_two_workers_hold_ready_are_told_apart(tmp_path: Path) -> None:
+    """What is shown as used is what the engine has; what workers lease beside that is shown as leased, and is left."""
+
+    leased: list[int] = []
+
+    async def shown(shared: SharedGateways) -> tuple[int, int | None]:
+        (one,) = merge_limits([await gateway.quota() for gateway in shared.gateways])
+        return one.used, one.leased
+
+    async def is_settled(shared: SharedGateways, used: int) -> bool:
+        """Ten looks in a row: one may fall between what two workers say of a slot that moves."""
+        seen = [await shown(shared) for _ in range(10)]
+        leased.extend(ahead or 0 for _, ahead in seen)
+        return {one for one, _ in seen} == {used}
+
+    tenants: dict[str, dict[str, Any]] = {"slots": {"limits": {"concurrent_requests": SLOTS}}}
+    async with sharing_gateways(tmp_path, tenants) as shared:
+        engine = shared.engine
+        engine.is_held = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            for number in range(5):
+                group.create_task(_until_served(shared, shared.gateways[number % 2].port))
+            await until(lambda: engine.now.get("slots", 0) == 5, what="five requests in work")
+            await until(lambda: is_settled(shared, 5), what="five slots shown as used")
+            assert max(leased) > 0, "a worker in use holds one ready"
+            engine.is_held.set()
+        await until(lambda: is_settled(shared, 0), what="no slot shown as used")

@@ -136,10 +136,19 @@ def tenants() -> RenderableType:
 
 def limits(*units: Unit) -> list[LimitView]:
     statuses = [
-        LimitStatus(level=Level.TENANT, name="search", unit=unit, limit=limit, used=used, reset_s=41.5)
+        LimitStatus(
+            level=Level.TENANT,
+            name="search",
+            unit=unit,
+            limit=limit,
+            used=used,
+            reset_s=41.5,
+            leased=6 if unit is Unit.CONCURRENT_REQUESTS else None,
+        )
         for unit, limit, used in (
             (Unit.REQUESTS_PER_MIN, 600, 412),
             (Unit.INPUT_TOKENS_PER_MIN, 2_000_000, 1_999_999),
+            (Unit.CONCURRENT_REQUESTS, 32, 9),
             (Unit.BUDGET_PER_DAY, 20 * NANOS, 16 * NANOS),
             (Unit.BUDGET_PER_MONTH, 100 * NANOS, 100 * NANOS + 1),
         )
@@ -150,6 +159,10 @@ def limits(*units: Unit) -> list[LimitView]:
 
 def quota() -> RenderableType:
     return quota_table(limits(Unit.REQUESTS_PER_MIN, Unit.INPUT_TOKENS_PER_MIN))
+
+
+def quota_leased() -> RenderableType:
+    return quota_table(limits(Unit.REQUESTS_PER_MIN, Unit.CONCURRENT_REQUESTS))
 
 
 def budget() -> RenderableType:
@@ -259,7 +272,7 @@ def route_advise() -> RenderableType:
 
 VIEWS: Mapping[str, Callable[[], RenderableType]] = {
     "status": status, "models": models, "tenants": tenants, "keys": keys, "usage": usage,
-    "quota": quota, "budget": budget, "audit": audit, "queue": queue,
+    "quota": quota, "quota-leased": quota_leased, "budget": budget, "audit": audit, "queue": queue,
     "route-advise": route_advise,
 }  # fmt: skip
 WHOLE = {
@@ -268,6 +281,7 @@ WHOLE = {
     "tenants": ("search", "research", "gone", "headrace.yaml:12", "suspended"),
     "keys": ("k7f3q2m5xa", "k2aa9zq0bb", "infer", "expired"),
     "usage": ("search", "10512", "2345678", "987654", "1.2000", "1.234568"),
+    "quota-leased": ("search", "412", "concurrent requests", "23"),
     "quota": ("search", "412", "188", "1,999,999"),
     "budget": ("20.00", "16.0000", "spent"),
     "queue": ("0197f3a2-7c1e-7b4d-9c55-3f2a9e6d1b08", "far/10.0.0.5:8000", "4.2"),

@@ -1,6 +1,7 @@
 """A leased share of a limit on what is in work at once. See `leased_meter.py`."""
 
 from headrace.domain.quota import LimitId
+from headrace.domain.quota_status import SlotsHere
 from headrace.gateway.admission.core.leased_meter import ASKING_S, EXACT_MAX, NEVER_S, Desk, LeasedMeter
 from headrace.gateway.admission.core.local_meters import FIRST_HOLD_S, HOLD_WEIGHT
 from headrace.tenancy.leases.exchange import LeaseAnswer, LeaseReport
@@ -54,6 +55,11 @@ class LeasedSlots(LeasedMeter):
 
     def used(self, now_mono_s: float) -> int:
         return self.in_use + self._held_by_others
+
+    def here(self, now_mono_s: float) -> SlotsHere:
+        """Our share, and what is known of the others'."""
+        told_s = None if self._answered_mono_s is None else now_mono_s - self._answered_mono_s
+        return SlotsHere(in_use=self.in_use, held=self.held, held_by_others=self._held_by_others, told_s=told_s)
 
     def reset_s(self, now_mono_s: float) -> float:
         return self._hold_s if self.in_use or self._held_by_others else 0.0

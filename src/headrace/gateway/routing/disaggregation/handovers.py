@@ -359,6 +359,8 @@ class Handovers:
 
     def _rest(self, pair: ChosenPair) -> None:
         before = self._rests.get((pair.prefill, pair.decode))
+        if before is not None and monotonic() < before.until_mono_s:
+            return  # it was under way beside the one that failed first: one failure
         for_s = FIRST_REST_S if before is None else min(LONGEST_REST_S, 2 * before.for_s)
         self._rests[pair.prefill, pair.decode] = Rest(monotonic() + for_s, for_s)
 

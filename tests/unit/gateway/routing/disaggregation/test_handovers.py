@@ -2,6 +2,7 @@
 
 import pytest
 from tests.harness.handover_parts import HandoverParts, asked, half
+from tests.harness.polling import until
 
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import InferenceRequest
@@ -9,7 +10,7 @@ from headrace.domain.usage import TokenUsage
 from headrace.gateway.endpoints.pair import ChosenPair
 from headrace.gateway.handover.core.events import HandoverEnd, HandoverFailure
 from headrace.gateway.handover.report import HandoverReport
-from headrace.gateway.routing.disaggregation.handovers import LEAST_ANSWER_S, UNKNOWN_SPEED_S
+from headrace.gateway.routing.disaggregation.handovers import LEAST_ANSWER_S, LONGEST_REST_S, UNKNOWN_SPEED_S
 
 URLS = [f"http://127.0.0.1:{port}" for port in range(9, 20)]
 """Nobody listens there, and nothing is sent."""
@@ -199,6 +200,17 @@ async def test_where_every_pair_rests_one_engine_answers_alone_if_it_can() -> No
     assert parts.counts.decisions == {"gain": 1, "pair_rests": 1}
     pair.report(pair, WELL)
     assert names(split(parts)) == ("p0", "d0")
+
+
+async def test_many_that_fail_at_once_are_one_failure() -> None:
+    """A pair over which ten requests were under way rests no longer than after one, far from the longest rest."""
+    parts = known(pools_of(prefills=1, decodes=1))
+    pair = split(parts)
+    assert pair is not None
+    for _ in range(10):
+        pair.report(pair, LATE)
+    assert split(parts) is None
+    await until(lambda: split(parts) is not None, LONGEST_REST_S / 2, what="the end of the rest")
 
 
 async def test_halves_that_answer_nothing_alone_are_tried_also_while_they_rest() -> None:

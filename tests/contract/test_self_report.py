@@ -13,6 +13,7 @@ from tests.harness.simulated_engine import DRIVERS, serving, simulated
 
 from headrace.engines.kv_shape import KvShape
 from headrace.engines.simulated.config import DialectKind, EngineConfig, Role
+from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.endpoints.load_reader import LoadReader
 from headrace.gateway.endpoints.prober import Prober
 
@@ -84,29 +85,56 @@ BAD = {
 """What an engine may send where it is asked for its version."""
 
 
-@pytest.mark.parametrize("what", list(BAD))
-async def test_a_bad_reply_leaves_an_engine_unknown_and_in_use(what: str) -> None:
-    """Whatever comes where it is asked what it is: it is ready, and not measured; then it tells, and is known."""
-    reply, asked = BAD[what], asyncio.Event()
+class ToldEngine:
+    """A server that is ready, and sends `reply` where it is asked for its version; `asked`: how often it was."""
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, reply: bytes) -> None:
+        self.reply, self.asked = reply, 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             head = await reader.readuntil(b"\r\n\r\n")
             if b" /version " in head:
-                asked.set()
-                writer.write(reply)
-                await (writer.drain() if reply else reader.read())
+                self.asked += 1
+                writer.write(self.reply)
+                await (writer.drain() if self.reply else reader.read())
             else:
                 writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
             writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    url = service_url(server.sockets[0].getsockname()[1])
-    async with server, watched(DialectKind.VLLM, url) as parts:
-        engine = parts["p"]
+    @contextlib.asynccontextmanager
+    async def probed(self) -> AsyncGenerator[Endpoint]:
+        server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
+        async with server, watched(DialectKind.VLLM, service_url(server.sockets[0].getsockname()[1])) as parts:
+            yield parts["p"]
+
+
+GOOD = b'HTTP/1.1 200 OK\r\ncontent-length: 17\r\n\r\n{"version":"9.9"}'
+
+
+def version_of(endpoint: Endpoint) -> str | None:
+    return None if endpoint.told_shape is None else endpoint.told_shape.version
+
+
+@pytest.mark.parametrize("what", list(BAD))
+async def test_a_bad_reply_leaves_an_engine_unknown_and_in_use(what: str) -> None:
+    """Whatever comes where it is asked what it is: it is ready, and not measured; then it tells, and is known."""
+    server = ToldEngine(BAD[what])
+    async with server.probed() as engine:
         engine.probe_said_not_ready("not probed yet")
-        await asyncio.wait_for(asked.wait(), 60)
-        await until(lambda: engine.is_usable, what="a probe that is judged")
-        assert engine.told_shape is None or engine.told_shape.version is None
-        reply = b'HTTP/1.1 200 OK\r\ncontent-length: 17\r\n\r\n{"version":"9.9"}'
-        await until(lambda: engine.told_shape is not None and engine.told_shape.version == "9.9", what="its version")
+        await until(lambda: server.asked and engine.is_usable, what="a probe that is judged")
+        assert version_of(engine) is None
+        server.reply = GOOD
+        await until(lambda: version_of(engine) == "9.9", what="its version")
+
+
+async def test_an_engine_that_is_slow_to_say_it_is_what_it_was_until_it_has_been_away() -> None:
+    """Under load nothing is forgotten; what comes back after an outage may be another version."""
+    server = ToldEngine(GOOD)
+    async with server.probed() as engine:
+        await until(lambda: version_of(engine) == "9.9", what="its version")
+        server.reply, server.asked = BAD["hangs"], 0
+        await until(lambda: server.asked >= 2, what="a question without an answer")
+        assert (version_of(engine), engine.is_usable) == ("9.9", True)
+        engine.probe_said_not_ready("gone")
+        await until(lambda: version_of(engine) is None, what="nothing that is known")

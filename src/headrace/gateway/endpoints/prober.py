@@ -50,12 +50,14 @@ class Prober:
             self._tasks.pop(endpoint).cancel()
 
     async def _probe_for_ever(self, endpoint: Endpoint) -> None:
-        timeouts, asked_after = 0, -1
+        timeouts, asked_after, told_after = 0, -1, -1
         while True:
             reply = await self.ask(endpoint)
             timeouts = timeouts + 1 if reply.is_timeout else 0
             if _hands_over(endpoint) and endpoint.driver.read_probe(reply) is ProbeVerdict.READY:
-                await learn_shape(endpoint)  # before it is used: it may have come back as another version
+                told_after = await learn_shape(
+                    endpoint, told_after
+                )  # before it is used: it may have come back as another version
             self._judge(endpoint, reply, timeouts)
             if endpoint.is_usable and endpoint.outages != asked_after and not endpoint.plan.is_run_here:
                 asked_after = endpoint.outages

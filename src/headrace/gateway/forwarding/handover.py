@@ -67,7 +67,7 @@ def hand_over(delivery: HandedOver, endpoint: Endpoint, seat: Seat) -> bool:
         return False
     candidates, request = delivery.settings.candidates, delivery.request
     try:
-        pair = candidates.split(request, endpoint)
+        pair = candidates.split(request, endpoint, delivery.tried)
         handover = None if pair is None else make_handover(delivery, pair)
         if handover is None and not seat.serves_whole:
             message = f"no prefill engine of model {request.requested_model!r} has room; retry in a moment"

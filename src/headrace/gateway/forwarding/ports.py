@@ -83,9 +83,12 @@ class Candidates(Protocol):
         """`endpoint` has refused the request as not for it. Returns all that would say the same, of any model."""
         ...
 
-    def split(self, request: InferenceRequest, endpoint: Endpoint) -> ChosenPair | None:
-        """Return who computes the prompt of a request that is for `endpoint`, and who answers it; None: `endpoint`
-        alone. Raises: RequestError where that cannot answer alone, and nobody can help it.
+    def split(
+        self, request: InferenceRequest, endpoint: Endpoint, tried: tuple[Endpoint, ...] = ()
+    ) -> ChosenPair | None:
+        """Return who computes the prompt of a request that is for `endpoint`, and who answers it, not one of `tried`
+        where there is another; None: `endpoint` alone. Raises: RequestError where that cannot answer alone, and
+        nobody can help it.
         """
         ...
 

@@ -283,14 +283,17 @@ class Router:
 
     # --- handing over
 
-    def split(self, request: InferenceRequest, endpoint: Endpoint) -> ChosenPair | None:
-        """Return who computes the prompt of a request that is for `endpoint`, and who answers it; None: `endpoint`
-        alone. Raises: RequestError where that cannot answer alone, and nobody can help it.
+    def split(
+        self, request: InferenceRequest, endpoint: Endpoint, tried: tuple[Endpoint, ...] = ()
+    ) -> ChosenPair | None:
+        """Return who computes the prompt of a request that is for `endpoint`, and who answers it, not one of `tried`
+        where there is another; None: `endpoint` alone. Raises: RequestError where that cannot answer alone, and
+        nobody can help it.
         """
         halves = self._halves(request)
         if halves is None or self._handovers is None:
             return None
-        return self._handovers.split(request, endpoint, halves)
+        return self._handovers.split(request, endpoint, halves, tried)
 
     def arriving(self, request: InferenceRequest, endpoint: Endpoint) -> ArrivingPlacement | None:
         """A prompt that is computed elsewhere comes to `endpoint`."""

@@ -353,6 +353,28 @@ async def test_one_request_blames_an_engine_once() -> None:
         assert scene["prefill"].is_usable
 
 
+@pytest.mark.parametrize("broken", ["p0", "d0"])
+async def test_the_next_attempt_goes_to_other_engines(broken: str) -> None:
+    """One engine that refuses everything costs one attempt, however many others it could be paired with."""
+    names = ("p0", "p1", "p2", "p3", "d0", "d1", "d2", "d3")
+    async with contextlib.AsyncExitStack() as stack:
+        engines = {name: await stack.enter_async_context(ScriptedEngine()) for name in names}
+        engines[broken].otherwise = legs(refusing(500))
+        wanted = {"min_gain_s": -3600.0, "min_tokens": 1, "timeout_s": LONG_S}
+        parts = HandoverParts(
+            {
+                name: half("sglang", "prefill" if name[0] == "p" else "decode", engine.url, **wanted)
+                for name, engine in engines.items()
+            }
+        )
+        parts.learn_speed(*names)
+        parts.connect()
+        sent = await parts.send(asked(tokens=600)).end()
+        assert (sent.error, text_of(sent), sent.account.attempts) == (None, TEXT, 2)
+        assert len(rooms_of(engines[broken])) == 1
+        parts.close()
+
+
 # --- slots (llama.cpp)
 
 

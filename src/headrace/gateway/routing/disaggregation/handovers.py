@@ -79,6 +79,13 @@ class Halves:
     prefills: Sequence[Endpoint]
     decodes: Sequence[Endpoint]
 
+    def without(self, tried: tuple[Endpoint, ...]) -> "Halves":
+        """Those that were not tried; of a side where all were, all."""
+        if not tried:
+            return self
+        left = ([one for one in side if one not in tried] or side for side in (self.prefills, self.decodes))
+        return Halves(*left)
+
     @property
     def reserve(self) -> Sequence[Endpoint]:
         """They answer whole requests only where nobody else is left."""
@@ -130,14 +137,19 @@ class Handovers:
     def link(self, model: str) -> LinkTimes:
         return self._links.setdefault(model, LinkTimes())
 
-    def split(self, request: InferenceRequest, whole: Endpoint, halves: Halves) -> ChosenPair | None:
-        """Return the pair for a request that would go to `whole`; None: it goes there.
+    def split(
+        self, request: InferenceRequest, whole: Endpoint, halves: Halves, tried: tuple[Endpoint, ...] = ()
+    ) -> ChosenPair | None:
+        """Return the pair for a request that would go to `whole`; None: it goes there. One of `tried` is taken only
+        where nobody else can help it.
 
         Raises: RequestError where `whole` cannot answer alone and nobody can help it.
         """
         seat = whole.seat
         is_forced = seat is not None and not seat.serves_whole
-        looked = self.look(request, whole, halves)
+        looked = self.look(request, whole, halves.without(tried))
+        if tried and is_forced and not looked.verdict.is_split:
+            looked = self.look(request, whole, halves)
         meters = self._meters_of(request.requested_model)
         reason = looked.verdict.reason.value
         meters.decisions[reason] = meters.decisions.get(reason, 0) + 1

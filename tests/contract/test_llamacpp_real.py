@@ -13,9 +13,11 @@ import httpx
 import pytest
 from tests.fixtures.engine import RunningEngine, fetch_bundled_model, probe, running_engine
 
+from headrace.domain.endpoint import EngineKind
 from headrace.domain.errors import ErrorCode
-from headrace.engines.contract import ProbeVerdict
+from headrace.engines.contract import ProbeReply, ProbeVerdict
 from headrace.engines.llamacpp.driver import LlamacppDriver
+from headrace.engines.self_report import read_self_report
 
 pytestmark = pytest.mark.engine
 
@@ -72,6 +74,13 @@ def test_loading_is_seen_and_never_taken_for_ready(engine: RunningEngine):
     assert engine.verdicts[-1] is ProbeVerdict.READY
     assert set(engine.verdicts[:-1]) <= {ProbeVerdict.DEAD, ProbeVerdict.LOADING}
     assert chat(engine, max_tokens=1).status_code == 200
+
+
+def test_it_says_which_build_it_is(engine: RunningEngine):
+    """Two builds do not hand prompts over to each other: the gateway knows them apart by this."""
+    answer = httpx.get(f"{engine.url}/props")
+    told = read_self_report(EngineKind.LLAMACPP, ProbeReply(status=answer.status_code, body=answer.content), {})
+    assert told.version
 
 
 def test_the_model_is_what_was_converted(engine: RunningEngine):

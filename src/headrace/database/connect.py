@@ -1,6 +1,7 @@
 """Opening the database for schema and queries (SQLAlchemy). Ingestion uses the drivers directly (`ledger/ingest`)."""
 
 import contextlib
+import re
 import sqlite3
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from headrace.database.url import DatabaseError, DatabaseUrl, mask_password, parse_database_url
+from headrace.extras import Extra, install_hint, is_installed, missing_text
 
 SQLITE_BUSY_S = 5.0
 """Longest wait for another writer's lock on the SQLite file."""
@@ -17,6 +19,23 @@ SQLITE_BUSY_S = 5.0
 CONNECT_S = 5
 """Longest wait for a PostgreSQL server to accept a connection."""
 
+
+REMEDIES = (
+    (
+        r"Connection refused|No such file or directory|timeout expired|No route to host|unreachable",
+        "Start the server, or correct ledger.database; its listen_addresses and firewalls must let this machine in.",
+    ),
+    (r"could not translate host name|failed to resolve host", "Correct the host in ledger.database, or its DNS."),
+    (
+        r"password authentication failed|no password supplied|no pg_hba.conf entry",
+        "Correct user and password in ledger.database, or let them in by the server's pg_hba.conf.",
+    ),
+    (
+        r"(database|role) \"[^\"]*\" does not exist",
+        "Create it (createdb, createuser), or correct its name in ledger.database.",
+    ),
+)
+"""Words of libpq and the server -> what to do. Source: messages of libpq and PostgreSQL 18."""
 
 _WRITES = "headrace_writes"
 
@@ -93,8 +112,18 @@ def database_error(url: DatabaseUrl, error: Exception) -> DatabaseError:
     """Say in one line which database refused and why, without its password."""
     cause = error.__cause__ or error
     reason = mask_password(" ".join(str(cause).split())) or type(cause).__name__
-    hint = 'Install the extra: pip install "headrace[postgres]"' if isinstance(cause, ImportError) else None
-    return DatabaseError(f"database {url.shown}: {reason}", hint=hint)
+    if isinstance(cause, ImportError):
+        said = f"database {url.shown}: {reason}"
+        missing = said if is_installed(Extra.POSTGRES) else missing_text(f"database {url.shown}", Extra.POSTGRES)
+        return DatabaseError(missing, hint=install_hint(Extra.POSTGRES))
+    return DatabaseError(f"database {url.shown}: {reason}", hint=_remedy(url, reason))
+
+
+def _remedy(url: DatabaseUrl, reason: str) -> str | None:
+    """What to look at first; None where the reason says enough."""
+    if url.is_sqlite:
+        return None
+    return next((remedy for words, remedy in REMEDIES if re.search(words, reason)), None)
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:

@@ -3,8 +3,8 @@
 import pytest
 from sqlalchemy import text
 
-from headrace.database.connect import open_database
-from headrace.database.url import DatabaseError
+from headrace.database.connect import database_error, open_database
+from headrace.database.url import DatabaseError, parse_database_url
 
 
 @pytest.mark.postgres
@@ -15,6 +15,22 @@ def test_an_unreachable_server_is_named_without_its_password():
         pass
     assert "postgresql+psycopg://headrace:***@127.0.0.1:1/ledger" in str(caught.value)
     assert "hunter2" not in str(caught.value)
+    assert "Start the server, or correct ledger.database" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        ('FATAL:  database "ledger" does not exist', "createdb"),
+        ('FATAL:  password authentication failed for user "a"', "user and password"),
+        ("failed to resolve host 'db.invalid': Name or service not known", "DNS"),
+        ('relation "t" does not exist', None),
+    ],
+)
+def test_what_keeps_a_database_from_being_used_has_its_remedy(reason: str, remedy: str | None) -> None:
+    """The message names what to do; an error of a query, which is ours, is not blamed on the server."""
+    hint = database_error(parse_database_url("postgresql://h@db/ledger"), OSError(reason)).hint
+    assert (hint is None) if remedy is None else (remedy in str(hint))
 
 
 def test_readers_of_sqlite_do_not_wait_for_its_writer(tmp_path):

@@ -24,6 +24,7 @@ from headrace.engines.flags import (
 from headrace.engines.launching import check_value
 from headrace.engines.llamacpp.config import DEFAULT_PROMPT_CACHE_MIB, ProcessConfig
 from headrace.engines.llamacpp.gguf_facts import has_pooling
+from headrace.extras import pip_command
 
 SOURCE = "llama.cpp b11434, `llama-server --help`"
 ENGINE = "llama.cpp"
@@ -163,7 +164,7 @@ def launch(spec: ReplicaSpec) -> Launch:
     if find_spec("xllamacpp") is None:
         raise EngineUnavailableError(
             f"no llama.cpp here: neither {NATIVE_PROGRAM} on PATH nor the Python package xllamacpp. "
-            "Install one, for example `pip install xllamacpp`"
+            f"Install one, for example: {pip_command('xllamacpp')}"
         )
     _refuse_native_only(spec)
     config = msgspec.json.encode(process_config(spec)).decode()

@@ -14,6 +14,7 @@ import msgspec
 
 from headrace.domain.operator_error import OperatorError
 from headrace.engines.simulated.config import DialectKind, EngineConfig
+from headrace.extras import Extra, install_hint, missing_text
 from headrace.simulation.engine import SimulatedEngine
 
 KEPT_MESSAGES = 10_000
@@ -219,8 +220,8 @@ def _make_sink(config: EngineConfig) -> Publisher | PolledEvents:
     except msgspec.MsgspecError as error:
         raise OperatorError(f"the configuration of KV events makes no sense: {error}") from error
     except ImportError as error:
-        hint = 'Install the extra: pip install "headrace[kv-events]"'
-        raise OperatorError("KV events need pyzmq, which is not installed", hint=hint) from error
+        missing = missing_text("--kv-events-config", Extra.KV_EVENTS)
+        raise OperatorError(missing, hint=install_hint(Extra.KV_EVENTS)) from error
 
 
 def _attach(socket: Any, endpoint: str) -> None:

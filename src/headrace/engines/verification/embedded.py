@@ -19,6 +19,7 @@ from headrace.engines.llamacpp.config import ProcessConfig
 from headrace.engines.llamacpp.process import parameters_of
 from headrace.engines.verification.compare import Look
 from headrace.engines.verification.help_text import HelpFacts
+from headrace.extras import pip_command
 
 START_TIMEOUT_S = 120.0
 _POLL_S = 0.05
@@ -57,7 +58,7 @@ def look_at_package(python: Path | None = None) -> Look:
         last = done.stderr.strip().splitlines()[-1:] or [""]
         raise OperatorError(
             f"xllamacpp cannot be imported in {program}: {last[0]}",
-            hint="Install it (`pip install xllamacpp`), or put llama-server on PATH.",
+            hint=f"Install it ({pip_command('xllamacpp')}), or put llama-server on PATH.",
         )
     said = json.loads(done.stdout)
     facts = HelpFacts(flags=frozenset(said["names"]), deprecated=frozenset())

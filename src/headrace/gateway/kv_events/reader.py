@@ -14,6 +14,7 @@ import structlog
 
 from headrace.domain.endpoint import EngineKind
 from headrace.domain.routing_figures import CacheFigures
+from headrace.extras import Extra, install_hint, missing_text
 from headrace.gateway.endpoints.directory import EndpointDirectory
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.kv_events.core.book import CacheBook
@@ -30,10 +31,6 @@ RECONCILE_S = 0.2
 SHRINK_S = 0.5
 """Between two looks at how much an endpoint still holds: evictions come many a second. Chosen."""
 PUBLISHERS = frozenset({EngineKind.VLLM.value, EngineKind.SGLANG.value})
-MISSING = (
-    "pools declare telemetry.kv_events, which cannot be read: pyzmq is not installed. "
-    'Install the extra: pip install "headrace[kv-events]"'
-)
 
 
 @dataclass(slots=True, eq=False)
@@ -113,7 +110,8 @@ class KvEventReader:
                 from headrace.gateway.kv_events import subscriber
             except ImportError:
                 self._is_missing = True
-                log.warning(MISSING, pool=plan.name)
+                missing = missing_text(f"pools.{plan.name}.telemetry.kv_events", Extra.KV_EVENTS)
+                log.warning(f"{missing}. {install_hint(Extra.KV_EVENTS)}", pool=plan.name)
                 return
             if self._context is None:
                 self._context = subscriber.context()

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from headrace.declaration.sharing_plan import SharedThrough, SharingPlan
+from headrace.extras import Extra, install_hint, missing_text
 from headrace.gateway.admission.sharing.keeper import LeaseKeeper
 from headrace.tenancy.leases.unix_store import UnixStore
 
@@ -32,7 +33,8 @@ def open_keeper(plan: SharingPlan, leases_socket: Path) -> LeaseKeeper | None:
     try:
         from headrace.tenancy.leases.redis_store import RedisStore
     except ImportError as error:
-        raise SharingUnavailableError("gateway.sharing.redis needs the extra headrace[redis]") from error
+        missing = missing_text("gateway.sharing.redis", Extra.REDIS)
+        raise SharingUnavailableError(f"{missing}. {install_hint(Extra.REDIS)}") from error
     try:
         redis = RedisStore(plan.redis, namespace=plan.namespace, member_s=plan.member_s, timeout_s=plan.timeout_s)
     except ValueError as error:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import time
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -15,6 +16,18 @@ from headrace.fleet.deploy.state_files import find_supervisor
 from headrace.settings import load_settings
 
 app = verb_app()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DownReport:
+    """What `headrace down --json` prints."""
+
+    stopped: bool
+    """Something ran, and does not run any more."""
+    was_running: bool
+    """A supervisor ran; without one, what it had left may have been ended."""
+
+
 POLL_S = 0.1
 
 NowOption = Annotated[bool, typer.Option("--now", help="Do not wait for running requests.")]
@@ -39,7 +52,7 @@ def down(is_hurried: NowOption = False, timeout_s: TimeoutOption = 180.0, as_jso
             if was_left
             else f"headrace is not running on {settings.state_dir}"
         )
-        emit("down", {"stopped": was_left, "was_running": False}, as_json=as_json, human=text)
+        emit("down", DownReport(stopped=was_left, was_running=False), as_json=as_json, human=text)
         return
     os.kill(running.process.pid, signal.SIGTERM)
     end_mono_s = time.monotonic() + timeout_s
@@ -54,4 +67,4 @@ def down(is_hurried: NowOption = False, timeout_s: TimeoutOption = 180.0, as_jso
                 hint="headrace down --now hurries.",
             )
         time.sleep(POLL_S)
-    emit("down", {"stopped": True, "was_running": True}, as_json=as_json, human="stopped")
+    emit("down", DownReport(stopped=True, was_running=True), as_json=as_json, human="stopped")

@@ -5,6 +5,7 @@ Counterpart: `output.table`, which makes them.
 """
 
 from collections.abc import Sequence
+from textwrap import wrap
 
 from rich import box
 from rich.cells import cell_len
@@ -16,6 +17,8 @@ GAP = 3
 """Columns between two cells: padding and the rule's joint."""
 TIGHT_GAP = 2
 """The same where the screen is narrow."""
+_BESIDE_HEADING = 3
+"""Columns around a heading in a block: what stands before it and behind it."""
 FOLDED = 20
 """The one column that may be folded keeps at least so many columns, and those of its longest word. Chosen."""
 
@@ -108,18 +111,39 @@ class FitTable:
         """The first cell of a row as its headline, the others beneath it, one a line; empty ones are left out."""
         first, *others = self.columns
         heading = min(max((cell_len(column) for column in others), default=0), width // 2)
+        room = width - heading - _BESIDE_HEADING
         for number, row in enumerate(self.rows):
             if number:
                 yield Text("")
-            yield Text(f"{first} {row[0]}", style="bold", overflow="fold")
-            grid = Table.grid(padding=(0, 1, 0, 0))
-            grid.add_column(width=1)
-            grid.add_column(width=heading, overflow="fold")
-            grid.add_column(overflow="fold")
+            headline = Text(f"{first} {row[0]}", overflow="fold")
+            headline = headline if _longest_url(row[0]) <= width else _whole(headline.plain, width, indent="")
+            headline.stylize("bold")
+            yield headline
             for column, cell in zip(others, row[1:], strict=True):
-                if cell != "-":
-                    grid.add_row("", Text(column), Text(cell))
-            yield grid
+                if cell == "-":
+                    continue
+                if _longest_url(cell) > room:
+                    yield Text(f"  {column}")
+                    yield _whole(cell, width)
+                    continue
+                grid = Table.grid(padding=(0, 1, 0, 0))
+                grid.add_column(width=1)
+                grid.add_column(width=heading, overflow="fold")
+                grid.add_column(overflow="fold")
+                grid.add_row("", Text(column), Text(cell))
+                yield grid
+
+
+def _whole(text: str, width: int, indent: str = "  ") -> Text:
+    """A cell that folds between words only: an address too wide for the screen is left to the terminal to wrap."""
+    wrapped = wrap(
+        *(text, width), initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    return Text("\n".join(wrapped), no_wrap=True, overflow="ignore")
+
+
+def _longest_url(text: str) -> int:
+    return max((cell_len(word) for word in text.split() if "://" in word), default=0)
 
 
 def _between(columns: Sequence[object], gap: int) -> int:

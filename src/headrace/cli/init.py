@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +24,16 @@ USUAL_URLS = ("http://127.0.0.1:8000", "http://127.0.0.1:30000", "http://127.0.0
 ASK_TIMEOUT_S = 1.0
 ENDPOINT_TIMEOUT_S = 10.0
 """For a URL that the operator named: it may be far away."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitReport:
+    """What `headrace init --json` prints."""
+
+    file: str
+    engines: tuple[FoundEngine, ...]
+    gpus: tuple[str, ...]
+
 
 OutputOption = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
@@ -51,7 +62,7 @@ def init(
     text = render_starter(found)
     load_text(text, path=output, environ=os.environ, is_elsewhere=False, machine=this_machine())
     _write(output, text, is_forced=is_forced)
-    result = {"file": str(output), "engines": found.engines, "gpus": found.gpus}
+    result = InitReport(file=str(output), engines=found.engines, gpus=found.gpus)
     emit("init", result, as_json=as_json, human=f"Wrote {output}. Next: headrace check, then headrace up.")
 
 
@@ -75,12 +86,10 @@ async def _find_engines(urls: tuple[str, ...], timeout_s: float) -> tuple[FoundE
 
 
 async def _find_engine(url: str, timeout_s: float) -> FoundEngine | None:
-    """Return the engine at `url`; None for silence, and for a server that lists no models and asks for no key."""
+    """Return the engine at `url`; None for silence, and for a server that is no engine."""
     try:
         found = await detect_engine(url, timeout_s=timeout_s)
     except EndpointUnreachableError:
-        return None
-    if not found.models and not found.needs_credentials:
         return None
     models = tuple(FoundModel(name=name, context_tokens=found.context_tokens.get(name)) for name in found.models)
     return FoundEngine(url=url, engine=found.engine, models=models)

@@ -1,6 +1,7 @@
 """`headrace keys`: make, change, suspend and end API keys. Works with and without a running instance."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
@@ -24,6 +25,16 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 app = verb_app()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedKey:
+    """What `headrace keys create --json` prints, this once."""
+
+    key: str
+    """In clear text."""
+    record: KeyView
+
 
 TenantOption = Annotated[str, typer.Option("--tenant", "-t", metavar="TENANT", help="The tenant that will call.")]
 ListTenantOption = Annotated[
@@ -109,7 +120,7 @@ def create(
         access.announce_change()
         shown = view_key(record, access.clock.wall_at(), grant if scope is Scope.ADMIN else None)
     text = f"{clear_text}\nKeep it: it is not shown again. Tenant {tenant}, scope {scope.value}, id {record.key_id}."
-    emit("key-created", {"key": clear_text, "record": shown}, as_json=as_json, human=text)
+    emit("key-created", CreatedKey(key=clear_text, record=shown), as_json=as_json, human=text)
 
 
 @app.command("list", epilog="Example: headrace keys list --tenant default")

@@ -33,13 +33,19 @@ def emit(
 ) -> None:
     """Print the result of `verb`: `{"schema": "headrace/<verb>/v1", "data": value}`, or `human` for a person.
 
-    `value` is made of JSON values, dataclasses, msgspec structs or pydantic models. `human` is text, a rich renderable
-    or a function that makes one (called only when needed); None prints nothing.
+    `value` is made of JSON values, dataclasses, msgspec structs or pydantic models; its type stands in
+    `schema.PRINTED`. `human` is text, a rich renderable or a function that makes one (called only when needed); None
+    prints nothing. Text is written as it is: its lines may be commands to paste, so a terminal may wrap them, but
+    nothing here does.
     """
     if as_json:
         print(json_text({"schema": f"headrace/{verb}/v1", "data": value}))
     elif human is not None:
-        console().print(human() if callable(human) else human, soft_wrap=isinstance(human, str))
+        shown = human() if callable(human) else human
+        if isinstance(shown, str):
+            print(shown)
+        else:
+            console().print(shown, crop=False)
 
 
 def emit_line(verb: str, value: object) -> None:

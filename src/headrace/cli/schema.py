@@ -20,33 +20,51 @@ PRINTED = MappingProxyType(
         "audit": "headrace.tenancy.audit:AuditEntry[]",
         "budget": "headrace.tenancy.quota_view:LimitView[]",
         "cache": "headrace.domain.routing_status:RoutingStatus",
+        "cache-explain": "headrace.cache_misses.explain:Explanation",
+        "cache-misses": "headrace.domain.miss_status:MissStatus",
         "chat": "headrace.cli.chat:Turn",
         "check": "headrace.cli.check:CheckReport",
+        "down": "headrace.cli.down:DownReport",
         "engine-caps": "headrace.catalog.compatibility:Verdict[]",
         "engine-launch": "headrace.cli.engine_launch:LaunchLine[]",
         "engine-list": "headrace.cli.engine_list:EngineRow[]",
         "engine-restart": "headrace.control_api.operations:ReplicaStatus",
         "engine-show": "headrace.cli.engine_show:EngineDescription",
         "engine-verify": "headrace.engines.verification:Verification",
+        "init": "headrace.cli.init:InitReport",
+        "key": "headrace.tenancy.key_view:KeyView",
+        "key-created": "headrace.cli.keys:CreatedKey",
         "keys": "headrace.tenancy.key_view:KeyView[]",
         "logs": "headrace.cli.log_tail:LogLine",
         "models": "headrace.cli.models:ModelRow[]",
+        "organisation": "headrace.tenancy.governing:EntryView",
+        "organisations": "headrace.tenancy.governing:EntryView[]",
+        "queue": "headrace.domain.queue_status:QueueStatus[]",
         "quota": "headrace.tenancy.quota_view:LimitView[]",
         "reload": "headrace.control_api.operations:ReloadReport",
+        "render": "headrace.cli.render:RenderReport",
         "route": "headrace.domain.routing_status:RouteExplanation",
         "route-advise": "headrace.domain.split_advice:SplitAdvice",
         "status": "headrace.control_api.operations:InstanceStatus",
+        "tenant": "headrace.tenancy.governing:EntryView",
         "tenants": "headrace.tenancy.governing:EntryView[]",
         "up": "headrace.cli.up_view:Welcome",
         "usage": "headrace.ledger.usage:UsageReport",
+        "usage-verify": "headrace.cli.usage:LedgerVerdict",
+        "version": "headrace.cli.version:Versions",
     }
 )
-"""Verb -> the type that its --json prints as `data`; `[]` is a list of them."""
+"""Name in the envelope of --json (`headrace/<name>/v1`) -> the type of its `data`; `[]` is a list of them."""
 
 DECLARATION = "declaration"
 
 NameArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help=f"{DECLARATION}, or a verb: {', '.join(PRINTED)}.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help=f"{DECLARATION}, or the name that --json prints, headrace/NAME/v1: {', '.join(PRINTED)}.",
+        show_default=False,
+    ),
 ]
 OutputOption = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to FILE.")]
 

@@ -50,6 +50,13 @@ class UsageFormat(StrEnum):
     CSV = "csv"
 
 
+class LedgerVerdict(LedgerCheck, frozen=True, kw_only=True):
+    """What `headrace usage verify --json` prints."""
+
+    live_dropped_records: int | None
+    """What the workers that run now have dropped; None: none run."""
+
+
 SinceOption = Annotated[str, typer.Option("--since", metavar="TIME", help="How far back: 90m, 24h, 30d, 2w.")]
 ByOption = Annotated[
     str,
@@ -111,8 +118,8 @@ def verify(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         kept_since_at = 0.0 if days is None else access.clock.wall_at().timestamp() - days * DAY_S
         check = verify_ledger(access.settings.journal_dir, access.database, kept_since_at=kept_since_at)
         live_dropped = _find_live_dropped(access.settings)
-    value = {**msgspec.structs.asdict(check), "is_complete": check.is_complete, "live_dropped_records": live_dropped}
-    emit("usage-verify", value, as_json=as_json, human=lambda: _verdict(check, live_dropped))
+    verdict = LedgerVerdict(**msgspec.structs.asdict(check), live_dropped_records=live_dropped)
+    emit("usage-verify", verdict, as_json=as_json, human=lambda: verdict_text(verdict))
     if not check.is_complete:
         raise typer.Exit(EXIT_PROBLEMS)
 
@@ -161,7 +168,9 @@ def _seconds(measured: Percentiles) -> list[str]:
     return [f"{measured.p50_s:.4f}", f"{measured.p99_s:.4f}"]
 
 
-def _verdict(check: LedgerCheck, live_dropped: int | None) -> str:
+def verdict_text(check: LedgerVerdict) -> str:
+    """Say what waits, what was lost, and whether the ledger is whole."""
+    live_dropped = check.live_dropped_records
     lost = (
         f"lost for ever: {check.dropped_records} records dropped, {check.torn_bytes} bytes torn by a crash, "
         f"{check.refused_records} records refused by the database"

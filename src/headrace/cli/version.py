@@ -11,6 +11,9 @@ from headrace.cli.output import emit, table
 
 app = verb_app()
 
+Versions = dict[str, str]
+"""Version by component; what `headrace version --json` prints."""
+
 COMPONENTS = ("uvloop", "httptools", "msgspec", "pydantic", "sqlalchemy", "starlette", "xllamacpp", "gguf")
 """Libraries whose version matters when a problem is looked into."""
 
@@ -25,7 +28,7 @@ def hot_path() -> str:
 @app.command(epilog="Example: headrace version --json")
 def version(as_json: JsonOption = False) -> None:
     """Print the versions of headrace, Python and the libraries it stands on."""
-    versions = {"headrace": __version__, "python": platform.python_version(), "platform": platform.platform()}
+    versions: Versions = {"headrace": __version__, "python": platform.python_version(), "platform": platform.platform()}
     versions["hot path"] = hot_path()
     for name in COMPONENTS:
         try:

@@ -63,3 +63,21 @@ def test_fail_prints_on_stderr_and_exits(capsys: pytest.CaptureFixture[str]) -> 
     assert left.value.exit_code == 1
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", "error: it did not work\nDo this.\n")
+
+
+def test_a_command_to_paste_is_never_wrapped(capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+    """Text is printed as it is, however narrow the terminal, and whether it was made at once or on demand."""
+    monkeypatch.setenv("COLUMNS", "40")
+    text = "# " + "a note " * 20 + "\nvllm serve \\\n\t" + "x" * 200
+    emit("x", None, as_json=False, human=lambda: text)
+    emit("x", None, as_json=False, human=text)
+    assert capsys.readouterr().out == f"{text}\n{text}\n"
+
+
+def test_a_word_wider_than_the_screen_stays_whole(capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+    """An address in a cell can be copied: the terminal may wrap it, the table does not."""
+    monkeypatch.setenv("COLUMNS", "40")
+    url = "https://example.org/" + "path/" * 20
+    emit("x", None, as_json=False, human=lambda: table(("fact", "source"), [("a", url), ("b " + url, "see " + url)]))
+    out = capsys.readouterr().out
+    assert out.count(url) == 3

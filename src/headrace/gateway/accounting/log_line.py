@@ -11,12 +11,12 @@ class LogLine(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     timestamp: float
     service: str
-    engine: str | None
-    model: str | None
-    endpoint: str | None
-    request_id: str
-    trace_id: str
-    uid: str
+    engine: str | None = None
+    model: str | None = None
+    endpoint: str | None = None
+    request_id: str = ""
+    trace_id: str = ""
+    uid: str = ""
     tenant: str | None = None
     key_id: str | None = None
     dialect: str | None = None

@@ -38,6 +38,9 @@ class Detected:
     version: str | None = None
     is_alive: bool = True
     """Whether anything answered at all."""
+    is_engine: bool = True
+    """Whether the answers are those of an engine: a list of models, marks of a known one, a demand for a key, or an
+    error in the API's own form while it loads."""
     needs_credentials: bool = False
     context_tokens: Mapping[str, int] = field(default_factory=dict[str, int])
     """Context of one sequence by model name, where the server says it."""
@@ -49,19 +52,21 @@ def detect(replies: Mapping[str, ProbeReply]) -> Detected:
     1. `/v1/models` names its owner: that engine.
     2. `/props` with `total_slots` is llama.cpp; `/server_info` or `/get_server_info` with `disaggregation_mode` or
        `tokenizer_path` is SGLang.
-    3. Anything else is taken for a server of OpenAI's API.
+    3. Anything else that lists models is taken for a server of OpenAI's API; what does not is no engine.
     """
     listed = [model for model in _items(_document(replies, "/v1/models").get("data")) if _text(model.get("id"))]
     owners = [OWNERS.get(_text(model.get("owned_by")).lower()) for model in listed]
     server_info = {**_document(replies, "/get_server_info"), **_document(replies, "/server_info")}
     engine = next((owner for owner in owners if owner is not None), None) or _by_marks(replies, server_info)
     statuses = [reply.status for reply in replies.values() if reply.status is not None]
+    needs_credentials = not listed and any(status in (401, 403) for status in statuses)
     return Detected(
         engine=engine,
         models=tuple(dict.fromkeys(_text(model["id"]) for model in listed)),
         version=_text(_document(replies, "/version").get("version")) or _text(server_info.get("version")) or None,
         is_alive=bool(statuses),
-        needs_credentials=not listed and any(status in (401, 403) for status in statuses),
+        is_engine=bool(listed) or engine is not EngineKind.OPENAI or needs_credentials or _is_loading(replies),
+        needs_credentials=needs_credentials,
         context_tokens={_text(model["id"]): context for model in listed if (context := context_tokens_of(model))},
     )
 
@@ -83,10 +88,18 @@ def _by_marks(replies: Mapping[str, ProbeReply], server_info: Mapping[str, Any])
     return EngineKind.OPENAI
 
 
+def _is_loading(replies: Mapping[str, ProbeReply]) -> bool:
+    """llama.cpp answers 503 with an error of OpenAI's form until its model is loaded."""
+    reply = replies.get("/v1/models")
+    return reply is not None and reply.status == 503 and "error" in _decoded(reply)
+
+
 def _document(replies: Mapping[str, ProbeReply], path: str) -> Mapping[str, Any]:
     reply = replies.get(path)
-    if reply is None or reply.status != 200:
-        return {}
+    return _decoded(reply) if reply is not None and reply.status == 200 else {}
+
+
+def _decoded(reply: ProbeReply) -> Mapping[str, Any]:
     try:
         decoded: object = msgspec.json.decode(reply.body)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):

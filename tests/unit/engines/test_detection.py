@@ -51,6 +51,18 @@ def test_missing_credentials_are_told_apart_from_a_dead_server():
     assert (silent.needs_credentials, silent.is_alive) == (False, False)
 
 
+@pytest.mark.parametrize("listing", [ProbeReply(status=404), reply({"data": []}), ProbeReply(status=200, body=b"<p>")])
+def test_a_server_that_lists_no_models_is_no_engine(listing: ProbeReply):
+    """A web server answers every GET, with 404 or a page."""
+    found = detect({**dict.fromkeys(DETECTION_PATHS, ProbeReply(status=404)), "/v1/models": listing})
+    assert (found.is_alive, found.is_engine) == (True, False)
+    assert detect({"/v1/models": models("somebody", "m")}).is_engine
+    assert detect({"/props": reply({"total_slots": 4})}).is_engine
+    assert detect({"/v1/models": ProbeReply(status=401)}).is_engine
+    assert detect({"/v1/models": reply({"error": {"message": "Loading model"}}, 503)}).is_engine
+    assert not detect({"/v1/models": ProbeReply(status=503, body=b"<p>")}).is_engine
+
+
 @given(
     replies=st.dictionaries(
         st.sampled_from(DETECTION_PATHS),

@@ -14,7 +14,7 @@ MOST_ANSWER_BYTES = 4 << 20
 
 
 class EndpointUnreachableError(Exception):
-    """Nothing answers at the URL; the message says which URL, why, and what to check."""
+    """No engine answers at the URL; the message says which URL, why, and what to check."""
 
 
 async def detect_engine(
@@ -26,7 +26,7 @@ async def detect_engine(
 ) -> Detected:
     """Return engine kind and served models of the server at `url`.
 
-    Raises: EndpointUnreachableError where nothing answers HTTP there.
+    Raises: EndpointUnreachableError where nothing answers HTTP there, or something that is no engine.
     """
     trust = ssl.create_default_context() if verify is True else verify
     async with httpx.AsyncClient(
@@ -43,7 +43,19 @@ async def detect_engine(
             f"no engine answers at {url}: {reason}. Check host, port and scheme (http or https), and that it has "
             "finished loading"
         )
+    if not found.is_engine:
+        raise EndpointUnreachableError(f"no engine answers at {url}: {_not_an_engine(replies['/v1/models'])}")
     return found
+
+
+def _not_an_engine(listing: ProbeReply) -> str:
+    said = "no answer" if listing.status is None else f"HTTP {listing.status}"
+    if listing.status == 200:
+        said = "no list of models"
+    return (
+        f"something else is there, as GET /v1/models gives {said}. Check host, port and path; an engine that lists no "
+        "models is declared in headrace.yaml, in a pool with `endpoints`"
+    )
 
 
 async def _ask(client: httpx.AsyncClient, url: str, reasons: list[str]) -> ProbeReply:

@@ -38,6 +38,15 @@ async def test_nothing_at_the_url_is_an_error_that_names_it():
         await detect_engine("no-scheme:80")
 
 
+async def test_a_server_that_is_no_engine_is_refused(server: FileServer):
+    """A web server, or headrace's own control port, is not governed by accident; the message says what it answered."""
+    with pytest.raises(EndpointUnreachableError, match=r"GET /v1/models gives HTTP 404\. Check host, port and path"):
+        await detect_engine(server.url)
+    server.files["/v1/models"] = b"<html>"
+    with pytest.raises(EndpointUnreachableError, match="gives no list of models"):
+        await detect_engine(server.url)
+
+
 @pytest.mark.engine
 async def test_the_real_llama_cpp_is_found(embedded_engine: RunningEngine):
     """The embedded engine is recognised with the name it serves its model by."""

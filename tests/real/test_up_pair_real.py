@@ -20,6 +20,8 @@ from headrace.gateway.handover.core.events import Side
 pytestmark = pytest.mark.timeout(1800)
 
 HANDED = ("headrace_handovers_total", 'end="completed"')
+FITS = ("headrace_handover_pairs", 'state="fits"')
+"""By what the two engines say of themselves."""
 FELL_BACK = ("headrace_handovers_total", 'end="fell-back"')
 
 
@@ -72,6 +74,7 @@ def test_long_prompts_are_handed_over_and_outlive_prefill(instance: RealInstance
     texts = {subject: text_of(instance, subject) for subject in subjects}
     assert all(texts.values())
     assert instance.metric(*HANDED) - before >= 1, told(instance)
+    assert instance.metric(*FITS) == 1, told(instance)
     FIGURES.add("up_pair_handed_over", instance.metric(*HANDED) - before)
     FIGURES.add("up_pair_fell_back", instance.metric(*FELL_BACK))
 

@@ -67,6 +67,7 @@ class _Said(msgspec.Struct):
     attn_dp_size: object = None
     attn_cp_size: object = 1
     enable_dp_attention: object = False
+    enable_hisparse: object = False
     disaggregation_mode: object = None
 
 
@@ -74,13 +75,14 @@ NOTHING = _Said()
 
 
 def _sglang(said: _Said) -> KvShape:
-    """Its arguments as it runs."""
+    """Its arguments as it runs. With hierarchical sparse attention the two halves may have pages of other sizes, in some
+    versions."""
     kv_dtype, dtype = _word(said.kv_cache_dtype), _word(said.dtype)
     return KvShape(
         engine=EngineKind.SGLANG,
         version=_word(said.version),
         kv_dtype=dtype if kv_dtype == AUTO and dtype is not None else kv_dtype,
-        block_tokens=_number(said.page_size),
+        block_tokens=None if said.enable_hisparse is True else _number(said.page_size),
         tensor=_attention_ranks(said),
         pipeline=_number(said.pp_size),
         role=_word(said.disaggregation_mode, nothing=()),

@@ -51,6 +51,7 @@ def test_sglang_tells_everything_in_one_place() -> None:
         pipeline=2,
         role="prefill",
     )
+    assert read_self_report(EngineKind.SGLANG, said({**SGLANG, "enable_hisparse": True}), {}).block_tokens is None
     older = {name: value for name, value in SGLANG.items() if not name.startswith("attn_")}
     assert read_self_report(EngineKind.SGLANG, said({**older, "dp_size": 2}), {}).tensor == 8
     shared = {**older, "dp_size": 2, "enable_dp_attention": True, "dtype": "float16"}

@@ -75,7 +75,7 @@ NOTHING = _Said()
 
 
 def _sglang(said: _Said) -> KvShape:
-    """Its arguments as it runs. With hierarchical sparse attention the two halves may have pages of other sizes, in some
+    """Its arguments as it runs. With hierarchical sparse attention halves may have pages of other sizes, in some
     versions."""
     kv_dtype, dtype = _word(said.kv_cache_dtype), _word(said.dtype)
     return KvShape(

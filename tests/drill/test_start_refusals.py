@@ -76,6 +76,26 @@ def test_an_endpoint_that_nobody_answers_is_named(instance: Instance) -> None:
     assert instance.processes() == {}
 
 
+def test_up_again_shows_what_runs_and_does_not_take_it_for_another(instance: Instance) -> None:
+    """The same command shows the running instance, that first; another file, or an engine elsewhere, is refused."""
+    instance.up()
+    again = instance.run("up")
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.lstrip().startswith(f"headrace was running already, on {instance.config}\nheadrace is ready")
+    instance.config.write_text(instance.config.read_text() + "# edited\n")
+    assert f"{instance.config} has changed since: `headrace reload` applies it" in instance.run("up").stdout
+
+    for words, other in (
+        (("-c", "nope.yaml"), f"{instance.folder / 'nope.yaml'} (no such file)"),
+        (("--endpoint", "http://127.0.0.1:9"), "the engine at http://127.0.0.1:9"),
+    ):
+        refused = instance.run("up", *words)
+        assert refused.returncode == 1
+        assert f"headrace runs already, on {instance.config}, not on {other}" in refused.stderr
+        assert refused.stdout == ""
+    assert instance.run("down").returncode == 0
+
+
 @pytest.mark.parametrize("words", [("up", "--detach"), ("up",)])
 def test_a_gateway_that_does_not_start_is_named(instance: Instance, words: tuple[str, ...]) -> None:
     """In the foreground and in the background, `up` says which worker ended, and the worker's own last words."""

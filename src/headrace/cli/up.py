@@ -30,7 +30,7 @@ from headrace.domain.tenant import Scope
 from headrace.fleet.deploy.state_files import SupervisorFile, find_supervisor, prepare_folders
 from headrace.settings import Settings, load_settings
 from headrace.whole_file import write_whole
-from headrace.wiring.declared import Source, ask_endpoint
+from headrace.wiring.declared import Source, ask_endpoint, refuse_another, running_source
 from headrace.wiring.first_keys import keeps_first_key, take_first_keys
 from headrace.wiring.instance import run_instance
 from headrace.wiring.operations import InstanceOperations
@@ -64,7 +64,7 @@ def up(
     """Start the declared engines and the gateway, then print URL, key and a first request.
 
     In the foreground until Ctrl-C (a second one hurries), or with --detach in the background: then Ctrl-C ends only
-    the waiting.
+    the waiting. Where it runs already, says how to use it, and refuses to take it for another file, engine or --set.
     """
     if endpoint is not None and config is not None:
         fail("--endpoint excludes --config", code=EXIT_USAGE)
@@ -197,24 +197,28 @@ def _leave_running(pid: int | None) -> NoReturn:
 def _show_running(
     settings: Settings, source: Source, running: SupervisorFile, timeout_s: float, *, as_json: bool
 ) -> None:
-    """`up` again: the same lines; a changed declaration is said, not applied."""
-    note = ""
+    """`up` again: the same lines. A changed declaration is said, not applied; another one is refused."""
+    told = running_source(running)
+    refuse_another(source, told)
+    headline = "headrace was running already"
     try:
-        loaded = ask_endpoint(source).loader(os.environ)()
-        if str(loaded.path or "") != str(running.config_file or ""):
-            note = f"it runs on {running.config_file or 'the built-in declaration'}, not on {loaded.path or 'that'}"
-        elif loaded.digest != running.declaration_digest:
-            note = "the declaration has changed since: `headrace reload` applies it"
+        loaded = told.loader(os.environ)()
+        if loaded.path is None:
+            headline += f", on {told.shown}"
+        elif loaded.digest == running.declaration_digest:
+            headline += f", on {loaded.path}"
+        else:
+            headline += f"; {loaded.path} has changed since: `headrace reload` applies it"
     except OperatorError as error:
-        note = f"the declaration as it is now cannot be used: {error.message}"
+        headline += f"; its declaration as it is now cannot be used: {error.message}"
         loaded = Source().loader(os.environ)()
     status = _await_ready(settings, timeout_s, as_json=as_json)
-    _emit_welcome(
-        settings, loaded, status, as_json=as_json, note=f"headrace was running already{'; ' if note else ''}{note}"
-    )
+    _emit_welcome(settings, loaded, status, as_json=as_json, headline=headline)
 
 
-def _emit_welcome(settings: Settings, loaded: Loaded, status: InstanceStatus, *, as_json: bool, note: str = "") -> None:
+def _emit_welcome(
+    settings: Settings, loaded: Loaded, status: InstanceStatus, *, as_json: bool, headline: str = ""
+) -> None:
     keys = take_first_keys(settings, loaded)
     api_key, model = keys.get(Scope.INFERENCE), first_model(loaded.declaration, status)
     welcome = Welcome(
@@ -228,7 +232,8 @@ def _emit_welcome(settings: Settings, loaded: Loaded, status: InstanceStatus, *,
         curl=make_curl(loaded.declaration, status.inference_url, model, api_key) if model else None,
         log_dir=str(settings.log_dir),
         is_key_kept=keeps_first_key(loaded),
-        note="\n".join([*([note] if note else []), *hopeless_texts(status.handovers)]),
+        headline=headline,
+        note="\n".join(hopeless_texts(status.handovers)),
     )
     emit("up", welcome, as_json=as_json, human=welcome_text(welcome))
 

@@ -35,6 +35,8 @@ class Welcome:
     log_dir: str
     is_key_kept: bool
     """The key can be shown again by the next `headrace up`."""
+    headline: str = ""
+    """What is said before all else: that nothing was started, and what runs."""
     note: str = ""
 
 
@@ -59,7 +61,8 @@ def first_model(declaration: Declaration, status: InstanceStatus) -> str | None:
 
 def welcome_text(welcome: Welcome) -> str:
     """The lines printed at the end of `headrace up`."""
-    lines = ["", "headrace is ready" if welcome.is_ready else f"headrace is up, but not ready: {welcome.reason}", ""]
+    lines = ["", *([welcome.headline] if welcome.headline else [])]
+    lines += ["headrace is ready" if welcome.is_ready else f"headrace is up, but not ready: {welcome.reason}", ""]
     lines.append(f"  URL      {welcome.inference_url}/v1")
     if welcome.api_key:
         kept = (

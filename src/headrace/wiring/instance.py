@@ -211,6 +211,7 @@ class Instance:
                 inference_url=inference_url(loaded, self.held),
                 control_url=control_url(self.held),
                 declaration_digest=loaded.digest,
+                arguments=tuple(self.source.arguments()),
             ),
         )
 

@@ -32,6 +32,8 @@ class SupervisorFile:
     control_url: str
     declaration_digest: str
     """SHA-256 of the declaration in force, to tell whether a file has changed since."""
+    arguments: tuple[str, ...] | None = None
+    """What it was told to run, as arguments of `python -m headrace.wiring`; None: an older version wrote this."""
 
 
 def write_supervisor_file(settings: Settings, content: SupervisorFile) -> None:
@@ -51,7 +53,8 @@ def read_supervisor_file(settings: Settings) -> SupervisorFile | None:
     try:
         document = cast("dict[str, Any]", msgspec.json.decode(settings.supervisor_file.read_bytes()))
         process = ProcessIdentity(**document.pop("process"))
-        return SupervisorFile(process=process, **document)
+        arguments = document.pop("arguments", None)
+        return SupervisorFile(process=process, arguments=None if arguments is None else tuple(arguments), **document)
     except (OSError, msgspec.DecodeError, TypeError, KeyError, AttributeError):
         return None
 

@@ -1,5 +1,6 @@
 """One supervisor owns a state folder, and says on disk who it is."""
 
+import json
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -39,6 +40,7 @@ def content() -> SupervisorFile:
         inference_url="http://127.0.0.1:1",
         control_url="http://127.0.0.1:2",
         declaration_digest="d",
+        arguments=("--config", "/srv/headrace.yaml"),
     )
 
 
@@ -47,6 +49,17 @@ def test_the_running_supervisor_is_found(settings: Settings) -> None:
     write_supervisor_file(settings, content())
     assert find_supervisor(settings) == content()
     assert settings.supervisor_file.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_file_of_an_older_version_is_read(settings: Settings) -> None:
+    """It does not say what that supervisor was told to run, and is found all the same."""
+    write_supervisor_file(settings, content())
+    document = json.loads(settings.supervisor_file.read_text())
+    del document["arguments"]
+    settings.supervisor_file.write_text(json.dumps(document))
+    found = find_supervisor(settings)
+    assert found is not None
+    assert found.arguments is None
 
 
 def test_a_stale_file_is_no_supervisor(settings: Settings) -> None:

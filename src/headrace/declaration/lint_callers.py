@@ -82,7 +82,6 @@ def _zeros(limits: Limits, budget: Budget) -> Iterator[tuple[str, str]]:
 def _unpriced(declaration: Declaration) -> Iterator[Finding]:
     """A budget counts costs: models without a price are free, and spend nothing of it."""
     sections = (declaration.quota, *declaration.organisations.values(), *declaration.tenants.values())
-    has_budget = any(section.budget.model_fields_set for section in sections)
     days = declaration.ledger.retention_days
     if days is not None and days < LONGEST_MONTH_DAYS and any(one.budget.per_month is not None for one in sections):
         yield warning(
@@ -90,13 +89,34 @@ def _unpriced(declaration: Declaration) -> Iterator[Finding]:
             f"budgets per month are declared, and after {days} days their first costs are forgotten at a restart",
             f"Keep {LONGEST_MONTH_DAYS} days or more.",
         )
-    unpriced = [model for model in declaration.models if model not in declaration.prices.models]
-    if has_budget and unpriced:
+    budgeted = _budgeted_models(declaration)
+    unpriced = [model for model in declaration.models if model in budgeted - declaration.prices.models.keys()]
+    if unpriced:
         yield warning(
             ("prices", "models"),
             f"a budget is declared, but these models have no price and cost nothing: {', '.join(unpriced[:5])}",
             "Give their prices.",
         )
+
+
+def _budgeted_models(declaration: Declaration) -> frozenset[str]:
+    """The models that somebody under a budget may use."""
+
+    def usable(section: Allowance) -> frozenset[str]:
+        if "*" in section.models:
+            return frozenset(declaration.models)
+        chosen = [declaration.auto_models[name].models for name in section.models if name in declaration.auto_models]
+        return frozenset(section.models).union(*chosen)
+
+    if declaration.quota.budget.model_fields_set:
+        return frozenset(declaration.models)
+    organisations = {name: usable(one) for name, one in declaration.organisations.items()}
+    found = [organisations[name] for name, one in declaration.organisations.items() if one.budget.model_fields_set]
+    for tenant in declaration.tenants.values():
+        mine = usable(tenant) & organisations.get(tenant.organisation or "", frozenset(declaration.models))
+        found += [mine] if tenant.budget.model_fields_set else []
+        found += [mine & usable(one) for one in tenant.projects.values() if one.budget.model_fields_set]
+    return frozenset[str]().union(*found)
 
 
 def _too_large_to_share(declaration: Declaration) -> Iterator[Finding]:

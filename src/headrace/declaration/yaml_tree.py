@@ -84,7 +84,9 @@ def read_tree(text: str) -> Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         said = error.problem or error.context or "unreadable"
-        composer.slips.append(Slip(_mark(mark), f"not valid YAML: {said}", _syntax_hint(said)))
+        composer.slips.append(
+            Slip(_mark(mark), f"not valid YAML: {said}", _syntax_hint(said, _char_at(text, _mark(mark))))
+        )
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         composer.slips.append(Slip(Mark(1, 1), f"not valid YAML: {' '.join(str(error).split())[:200]}"))
     except _StopReadingError:
@@ -116,14 +118,31 @@ def _mark(mark: Any) -> Mark:
     return Mark(mark.line + 1, mark.column + 1) if mark is not None else Mark(1, 1)
 
 
-def _syntax_hint(said: str) -> str | None:
-    if "\t" in said or "tab" in said:
-        return "Indent with spaces, not with tabs."
-    if "mapping values are not allowed" in said:
-        return "Check the indentation, and quote texts that contain `: `."
-    if "could not find expected ':'" in said or "expected ':'" in said:
-        return "A key needs a colon and a space after it."
-    return None
+def _char_at(text: str, mark: Mark) -> str:
+    lines = text.split("\n")
+    return lines[mark.line - 1][mark.column - 1 : mark.column] if mark.line <= len(lines) else ""
+
+
+_SYNTAX_HINTS = (
+    ("mapping values are not allowed", "Check the indentation, and quote texts that contain `: `."),
+    ("expected ':'", "A key needs a colon and a space after it."),
+    ("unexpected end of stream", "A quote is opened and never closed."),
+    ("unknown escape character", "Within double quotes a backslash is written twice; single quotes take it as it is."),
+    ("block sequence entries are not allowed", "A list begins on a line of its own, below its key."),
+    ("expected key", "Keys of one section stand in one column."),
+    ("expected '-' indicator", "Entries of one list each begin with `- `, in one column."),
+    ("expected ',' or", "`[` and `{` need a comma between entries, and their closing `]` or `}`."),
+)
+"""Words of PyYAML and libyaml -> what is usually meant."""
+
+
+def _syntax_hint(said: str, char: str) -> str | None:
+    """`char` is what stands where reading stopped."""
+    if char == "\t":
+        return "There is a tab: indent with spaces."
+    if char in ("@", "`", "%"):
+        return f"Quote a text that begins with {char}."
+    return next((hint for words, hint in _SYNTAX_HINTS if words in said), None)
 
 
 @dataclass(slots=True)

@@ -1,5 +1,6 @@
 """Changes that cannot be made as things stand: what the control API answers with 409."""
 
+from headrace.declaration.load import BUILTIN_NAME
 from headrace.domain.operator_error import OperatorError
 
 
@@ -21,10 +22,17 @@ class ManagedByFileError(ConflictError):
     """The declaration's file owns the entry: it is changed there."""
 
     def __init__(self, what: str, place: str, line: int) -> None:
-        super().__init__(
-            f"{what} is managed by the file: edit {place}, then `headrace reload`",
-            hint="Only suspend and resume work on entries of the file.",
-        )
+        if place == BUILTIN_NAME:
+            super().__init__(
+                f"{what} belongs to the built-in declaration, which no file holds",
+                hint="`headrace init` writes headrace.yaml (init --endpoint URL in front of an engine that runs "
+                "already); `headrace down` and `headrace up` then run on it. Suspend and resume work without one.",
+            )
+        else:
+            super().__init__(
+                f"{what} is managed by the file: edit {place}, then `headrace reload`",
+                hint="Only suspend and resume work on entries of the file.",
+            )
         self.place = place
         """`headrace.yaml:12`, or what there is in place of a file."""
         self.line = line

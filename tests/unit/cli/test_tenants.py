@@ -133,3 +133,11 @@ def test_the_past_of_a_removed_tenant_is_still_shown(declared):
     declared("tenants", "create", "gone")
     declared("tenants", "delete", "gone")
     assert [each["action"] for each in printed(declared("audit", "--tenant", "gone", "--json"))] != []
+
+
+def test_the_built_in_tenant_says_how_to_get_a_file(run):
+    """Nobody is sent to edit a file that does not exist: `init` writes one."""
+    ran = run("tenants", "change", "default", "--set", "weight=2")
+    assert ran.code == 1
+    assert "belongs to the built-in declaration, which no file holds" in ran.err
+    assert "`headrace init` writes headrace.yaml" in " ".join(ran.err.split())

@@ -79,3 +79,29 @@ def test_a_large_budget_of_one_process_is_exact(problems) -> None:
     """Nothing is said where one process counts it alone."""
     text = POOL + "tenants: {t: {budget: {per_day: 20000000}}}\nprices: {models: {m: {}, n: {}}}\n"
     assert not [found for found in summary(problems(text)) if "budget" in found[1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "unpriced"),
+    [
+        ("tenants: {t: {models: [n], budget: {per_day: 1}}}", None),
+        ("tenants: {t: {models: [m, n], budget: {per_day: 1}}}", "m"),
+        ("tenants: {t: {models: [n], budget: {per_day: 1}}, u: {}}", None),
+        ("tenants: {t: {organisation: o, budget: {per_day: 1}}}\norganisations: {o: {models: [n]}}", None),
+        ("tenants: {t: {organisation: o, models: [m]}}\norganisations: {o: {models: [n], budget: {per_day: 1}}}", None),
+        ("tenants: {t: {projects: {w: {models: [n], budget: {per_day: 1}}}}}", None),
+        ("tenants: {t: {projects: {w: {budget: {per_day: 1}}}}}", "m"),
+        ("tenants: {t: {models: [n]}}\nquota: {budget: {per_day: 1}}", "m"),
+        ("tenants: {t: {models: [best], budget: {per_day: 1}}}\nauto_models: {best: {models: {m: {}}}}", "m"),
+    ],
+)  # fmt: skip
+def test_only_models_that_somebody_under_a_budget_may_use_need_a_price(
+    problems, text: str, unpriced: str | None
+) -> None:
+    """A model that only callers without a budget may use can be free; one that a budget pays for should not be."""
+    found = [
+        said
+        for _, key, said in summary(problems(POOL + text + "\nprices: {models: {n: {}}}\n"))
+        if key == "prices.models"
+    ]
+    assert [said.rpartition(": ")[2] for said in found] == ([unpriced] if unpriced else [])

@@ -119,3 +119,28 @@ def test_huge_numbers_stay_text() -> None:
     """A number that no setting could hold costs nothing, and fails later as text."""
     assert plain_value("9" * 400) == "9" * 400
     assert plain_value("1e999") == "1e999"
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("a:\n\tb: 2", "There is a tab"),
+        ("a: 1\n\tb: 2", "There is a tab"),
+        ("a:\n  b: 1\n\tc: 2", "There is a tab"),
+        ("a: @b", "Quote a text that begins with @"),
+        ("a: `b`", "Quote a text that begins with `"),
+        ("a: b: c", "quote texts that contain"),
+        ("a: 1\nb\n", "colon"),
+        ('a: "b', "never closed"),
+        ('a: "C:\\models"', "backslash"),
+        ("a: - b", "line of its own"),
+        ("a:\n    b: 1\n  c: 2", "one column"),
+        ("a:\n  - b\n  c: 2", "`- `"),
+        ("a: [1, 2\nb: 3", "comma"),
+    ],
+)
+def test_a_slip_of_the_pen_has_its_remedy(text: str, hint: str) -> None:
+    """What people usually get wrong in YAML is said with what to do, not only in the parser's words."""
+    with pytest.raises(YamlSyntaxError) as caught:
+        read_tree(text)
+    assert hint in str(caught.value.slips[0].hint)

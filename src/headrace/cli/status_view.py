@@ -24,7 +24,10 @@ def status_view(status: InstanceStatus) -> RenderableType:
     ]
     if status.replicas:
         parts += [replica_table(status.replicas), Text("")]
-    parts += [_endpoint_table(status.endpoints), Text("")]
+    if status.endpoints:
+        parts += [_endpoint_table(status.endpoints), Text("")]
+    else:
+        parts += [Text("no endpoint yet: the gateway learns of a replica when it is ready"), Text("")]
     if status.handovers:
         parts += [*map(Text, fit_lines(status.handovers)), Text("")]
     columns = ("gateway worker", "pid", "requests", "in flight", "connections", "restarts", "state")
@@ -64,7 +67,11 @@ def _endpoint_table(endpoints: Sequence[EndpointSummary]) -> RenderableType:
 def _state_text(status: InstanceStatus) -> str:
     """Ready or not, and what is being waited for."""
     word = "ready" if status.is_ready else "not ready"
-    return word if status.reason in (word, "ready") else f"{word}; {status.reason}"
+    said = word if status.reason in (word, "ready") else f"{word}; {status.reason}"
+    failing = [replica.endpoint for replica in status.replicas if replica.failure is not None]
+    if not failing or not status.is_ready:
+        return said
+    return f"{said}; {', '.join(failing)} fail{'s' if len(failing) == 1 else ''}: the reason is below"
 
 
 def replica_row(replica: ReplicaStatus) -> tuple[object, ...]:

@@ -43,6 +43,8 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int = 0
     last_lines: tuple[str, ...] = ()
     """The engine's last words; filled where it failed."""
+    failure: str | None = None
+    """Why the last try to get it ready ended; None: it is ready, or nothing has failed."""
 
 
 class EndpointSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,6 +133,14 @@ class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Those that are not over, the latest first."""
 
 
+class PoolChange(msgspec.Struct, frozen=True, kw_only=True):
+    """Replicas of one pool that a reload starts and ends. Those that end do so once those that start are ready."""
+
+    pool: str
+    starts: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
+
+
 class ReloadReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a reload changed, or would change; the same object for `--dry-run` and the real one."""
 
@@ -146,6 +156,10 @@ class ReloadReport(msgspec.Struct, frozen=True, kw_only=True):
     """Changed keys that take effect only at the next `headrace up`."""
     errors: tuple[str, ...] = ()
     """Why nothing was changed."""
+    pools: tuple[PoolChange, ...] = ()
+    """Where replicas are started or ended; under way when this is said."""
+    replicas: tuple[ReplicaStatus, ...] = ()
+    """With `headrace reload --wait`: those it waited for, as they are now."""
 
 
 class RestartReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ import structlog
 
 from headrace import __version__
 from headrace.batch.look import BatchStoreUnreadableError, BatchView, FileView, read_batches, read_files
-from headrace.control_api.operations import InstanceStatus, LedgerSummary, ReloadReport, RestartReport
+from headrace.control_api.operations import InstanceStatus, LedgerSummary, PoolChange, ReloadReport, RestartReport
 from headrace.declaration.load import Loaded
 from headrace.declaration.model import Declaration
 from headrace.declaration.nearest import did_you_mean
@@ -125,6 +125,7 @@ class InstanceOperations:
             changes=outcome.changes,
             needs_restart=outcome.needs_restart,
             errors=tuple(errors),
+            pools=tuple(PoolChange(pool=one.pool, starts=one.starts, ends=one.ends) for one in outcome.pools),
         )
         log.info("reload asked for", ok=report.ok, dry_run=is_dry_run, upgrade=is_upgrade, errors=list(report.errors))
         return report

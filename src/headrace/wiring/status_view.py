@@ -51,6 +51,7 @@ def replica_status(runner: ReplicaRunner, now_mono_s: float) -> ReplicaStatus:
         spans=tuple(spans),
         restarts=life.restarts,
         last_lines=life.last_lines,
+        failure=life.failure or None,
     )
 
 

@@ -55,6 +55,12 @@ class ReplicaFleet:
         for task in self._replacements:
             task.cancel()
         self._replacements.clear()
+        for step in self.plan(declaration):
+            self._carry_out(step, declaration)
+        self._end_strays()
+
+    def plan(self, declaration: Declaration) -> list[Steps[EngineShape]]:
+        """What to start, keep and end for `declaration`, by pool; does nothing. Raises: OperatorError."""
         shapes = self._shapes(declaration)
         wanted = {
             name: Wanted(count=declaration.pools[name].replica_count, shape=shape) for name, shape in shapes.items()
@@ -63,15 +69,12 @@ class ReplicaFleet:
         taken: dict[str, frozenset[int]] = {}
         for runner in self.runners.values():
             taken[runner.plan.pool] = taken.get(runner.plan.pool, frozenset[int]()) | {runner.plan.number}
-        steps = reconcile(
+        return reconcile(
             wanted,
             [Running(pool=found.plan.pool, number=found.plan.number, shape=found.plan.shape) for found in staying],
             taken=taken,
             preferred={name: self._left_numbers(name) for name in wanted},
         )
-        for step in steps:
-            self._carry_out(step, declaration)
-        self._end_strays()
 
     def endpoints(self, declaration: Declaration) -> dict[str, tuple[EndpointAddress, ...]]:
         """Every endpoint the gateway may know now, by pool: ours when ready or draining, remote ones as declared."""

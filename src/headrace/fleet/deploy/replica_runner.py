@@ -66,6 +66,7 @@ from headrace.fleet.deploy.replica_spec import (
 from headrace.fleet.deploy.state_files import engine_log_path, engine_state_path
 from headrace.settings import Settings
 
+_TRYING = (ReplicaPhase.FETCHING, ReplicaPhase.LOADING, ReplicaPhase.WARMING)
 HURRY_S = 1.0
 """Bound of a hurried end: SIGTERM first even then, so that an engine may free what it holds."""
 
@@ -139,10 +140,10 @@ class ReplicaRunner:
 
     @property
     def reason(self) -> str:
-        """Why it is in this phase, with the fetch's progress."""
-        if self.life.phase is ReplicaPhase.FETCHING and self.fetch_text:
-            return self.fetch_text
-        return self.life.reason
+        """Why it is in this phase, with the fetch's progress; while it is tried again, why the last try failed."""
+        life = self.life
+        text = self.fetch_text if life.phase is ReplicaPhase.FETCHING and self.fetch_text else life.reason
+        return f"{text}; the last try failed: {life.failure}" if life.failure and life.phase in _TRYING else text
 
     def request_stop(self, *, is_hurried: bool = False) -> None:
         self.is_stopping = True

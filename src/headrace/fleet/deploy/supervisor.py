@@ -4,7 +4,7 @@ Composed in `wiring`; reached through the control API and signals. The story of 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -17,8 +17,10 @@ from headrace.declaration.model import Declaration
 from headrace.domain.endpoint import ReplicaPhase
 from headrace.domain.operator_error import OperatorError
 from headrace.domain.tenant import KeyRecord
+from headrace.fleet.deploy.core.reconcile import Steps
 from headrace.fleet.deploy.gateway_workers import GatewayWorkers
 from headrace.fleet.deploy.replica_fleet import ReplicaFleet
+from headrace.fleet.deploy.replica_plan import EngineShape
 from headrace.tenancy.overlay import NOTHING, TenancyOverlay, merge, shadowed
 
 KEYS_POLL_S = 0.5
@@ -36,6 +38,15 @@ class RunEnd(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSteps:
+    """Replicas of one pool, as EndpointIds: those that end do so once those that start are ready."""
+
+    pool: str
+    starts: tuple[str, ...]
+    ends: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReloadOutcome:
     """What a reload changed, or would change, or why it changed nothing."""
 
@@ -43,6 +54,8 @@ class ReloadOutcome:
     changes: tuple[str, ...] = ()
     needs_restart: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
+    pools: tuple[PoolSteps, ...] = ()
+    """Where replicas are started or ended."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -176,7 +189,7 @@ class Supervisor:
             try:
                 loaded = await asyncio.to_thread(self.load)
                 changes = diff(self.loaded.declaration, loaded.declaration)
-                self.fleet.check(loaded.declaration)
+                pools = _pool_steps(self.fleet.plan(loaded.declaration))
             except OperatorError as error:
                 return ReloadOutcome(is_ok=False, errors=(str(error),))
             texts = tuple(str(change) for change in changes)
@@ -187,7 +200,7 @@ class Supervisor:
                 )
                 return ReloadOutcome(is_ok=False, changes=texts, needs_restart=restarts, errors=(error_text,))
             if is_dry_run or not changes:
-                return ReloadOutcome(is_ok=True, changes=texts)
+                return ReloadOutcome(is_ok=True, changes=texts, pools=pools if changes else ())
             plan = self._compile(merge(loaded.declaration, self._overlay))
             self.revision = plan.revision
             refusal = await self.gateway.configure(plan)
@@ -199,7 +212,7 @@ class Supervisor:
             self.fleet.adopt_declaration(loaded.declaration)
             self.log.info("declaration reloaded", changes=len(texts), plan_revision=self.revision)
         self._changed.set()
-        return ReloadOutcome(is_ok=True, changes=texts)
+        return ReloadOutcome(is_ok=True, changes=texts, pools=pools)
 
     def request_upgrade(self) -> None:
         """Leave `run` with everything still running, for the newly installed program to take over."""
@@ -279,6 +292,18 @@ class Supervisor:
 
     def _compile(self, declaration: Declaration) -> GatewayPlan:
         return compile_gateway_plan(declaration, self.fleet.endpoints(declaration), revision=self.revision + 1)
+
+
+def _pool_steps(steps: Iterable[Steps[EngineShape]]) -> tuple[PoolSteps, ...]:
+    return tuple(
+        PoolSteps(
+            pool=step.pool,
+            starts=tuple(f"{step.pool}/{started.number}" for started in step.start),
+            ends=tuple(f"{step.pool}/{number}" for number in step.end),
+        )
+        for step in steps
+        if step.start or step.end
+    )
 
 
 def _is_same(one: GatewayPlan, other: GatewayPlan) -> bool:

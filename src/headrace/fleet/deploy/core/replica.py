@@ -190,6 +190,8 @@ class ReplicaLife:
     """Finished phases of the present life, with their durations in seconds."""
     restarts: int = 0
     last_lines: tuple[str, ...] = ()
+    failure: str = ""
+    """Why the last try ended; kept over the next ones until one is ready."""
     verdict: str = ""
     """Why this is a crash loop; kept until the replica has been ready for `steady_s`."""
     _deaths: deque[float] = field(default_factory=deque[float])
@@ -273,6 +275,7 @@ class ReplicaLife:
     def _state_warming(self, event: Event) -> list[Command]:
         match event:
             case WarmupAnswered():
+                self.failure = ""
                 self._enter(ReplicaPhase.READY, "ready")
                 self._dead_in_a_row = 0
                 return [ProbeEngine(self.rules.watch_pause_s)]
@@ -318,7 +321,7 @@ class ReplicaLife:
         return self._back_off(reason, jitter_ratio)
 
     def _back_off(self, reason: str, jitter_ratio: float) -> list[Command]:
-        rules = self.rules
+        rules, self.failure = self.rules, reason
         while self._deaths and self._deaths[0] < self.now_mono_s - rules.crash_loop_window_s:
             self._deaths.popleft()
         if len(self._deaths) >= rules.crash_loop_deaths:

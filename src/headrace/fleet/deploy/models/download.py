@@ -30,6 +30,9 @@ class FetchPolicy:
     backoff_s: float = 0.5
     """Pause after the first failure; doubles, with jitter, up to `backoff_max_s`."""
     backoff_max_s: float = 20.0
+    mismatch_rest_s: float = 3600.0
+    """A file with a wrong checksum is not downloaded again by the same store for so long, whoever asks for it: each
+    try costs the whole file. Chosen."""
     total_timeout_s: float | None = None
     """Longest time of the whole fetch, waiting for others and checking included; None: as long as bytes arrive."""
 

@@ -19,7 +19,7 @@ from headrace.fleet.deploy.models.blobs import (
     write_record,
 )
 from headrace.fleet.deploy.models.download import Downloader, Remote
-from headrace.fleet.deploy.models.failure import ModelFetchError
+from headrace.fleet.deploy.models.failure import ChecksumMismatchError, ModelFetchError
 from headrace.fleet.deploy.models.progress import FetchPhase, Meter
 from headrace.fleet.deploy.models.sources import HuggingFaceSource, is_safe_path
 from headrace.whole_file import sync_folder
@@ -59,8 +59,8 @@ class HuggingFaceHub:
         assert source.file is not None
         return self._downloader.fetch(self._remote(source.repository, source.revision, source.file), part)
 
-    def fetch_snapshot(self, source: HuggingFaceSource) -> Path:
-        """Download every file of the repository at that revision; returns the folder.
+    def find_snapshot(self, source: HuggingFaceSource) -> Path | None:
+        """Return the folder of that revision, where it is here.
 
         A folder that carries the commit's name is complete, since it is renamed into place last.
         """
@@ -68,8 +68,12 @@ class HuggingFaceHub:
         snapshots = self._cache.folder("snapshots") / name
         commit = source.revision if source.is_pinned else self._known_commit(name, source.revision)
         known = snapshots / commit
-        if known != snapshots and known.is_dir():
-            return known
+        return known if known != snapshots and known.is_dir() else None
+
+    def fetch_snapshot(self, source: HuggingFaceSource) -> Path:
+        """Download every file of the repository at that revision; returns the folder."""
+        name = source.repository.replace("/", "--")
+        snapshots = self._cache.folder("snapshots") / name
         revision = self._read_revision(source)
         target = snapshots / revision.sha
         if not target.is_dir():
@@ -120,7 +124,7 @@ class HuggingFaceHub:
                 return
             remove_quietly(part)
             if is_last_try:
-                raise ModelFetchError(
+                raise ChecksumMismatchError(
                     f"{source.repository}/{sibling.name}: checksum mismatch, deleted. The hub says {wanted}, "
                     f"the download has {actual}. Try again; if it repeats, a proxy or mirror alters the file"
                 )

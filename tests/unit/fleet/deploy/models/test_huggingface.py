@@ -67,6 +67,10 @@ async def test_a_file_that_differs_from_the_hub_is_deleted(store: ModelStore, hu
     hub.files[f"/org/model/resolve/{COMMIT}/config.json"] = CONFIG.replace(b"8", b"9")
     with pytest.raises(ModelFetchError, match=r"config\.json: checksum mismatch, deleted"):
         await store.ensure(SOURCE)
+    asked = len(hub.requests)
+    with pytest.raises(ModelFetchError, match="Not downloaded again"):
+        await store.ensure(SOURCE)
+    assert len(hub.requests) == asked, "a repository that is wrong today is not fetched over and over"
 
 
 async def test_unsafe_names_are_refused(store: ModelStore, hub: FileServer, tmp_path: Path):

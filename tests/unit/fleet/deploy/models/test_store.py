@@ -85,6 +85,34 @@ async def test_a_wrong_byte_deletes_the_file_and_names_both_sums(store: ModelSto
     assert leftovers(tmp_path / "cache") == []
 
 
+async def test_a_wrong_file_is_not_downloaded_again_and_again(store: ModelStore, served: FileServer):
+    """Replicas that try again, and their neighbours, are told so without a transfer; another checksum counts."""
+    served.files[PATH] = CONTENT[:-1] + b"\x00"
+    with pytest.raises(ModelFetchError, match="checksum mismatch"):
+        await store.ensure(SOURCE, SHA256)
+    requests = len(served.requests)
+    with pytest.raises(ModelFetchError, match="Not downloaded again for 60 min, or until the declaration changes"):
+        await store.ensure(SOURCE, SHA256)
+    assert len(served.requests) == requests
+    assert (await store.ensure(SOURCE, hashlib.sha256(served.files[PATH]).hexdigest())).exists()
+
+
+async def test_a_wrong_file_is_downloaded_again_after_its_rest(served: FileServer, tmp_path: Path):
+    """A mirror that was mended is believed in time; a command that is asked to fetch tries at once."""
+    served.files[PATH] = CONTENT[:-1] + b"\x00"
+    environ = {"HF_ENDPOINT": served.url}
+    rested = ModelStore(tmp_path / "cache", environ=environ, policy=FetchPolicy(mismatch_rest_s=0.0))
+    resting = ModelStore(tmp_path / "cache", environ=environ)
+    for store in (rested, resting):
+        with pytest.raises(ModelFetchError, match="checksum mismatch"):
+            await store.ensure(SOURCE, SHA256)
+    served.files[PATH] = CONTENT
+    with pytest.raises(ModelFetchError, match="Not downloaded again"):
+        await resting.ensure(SOURCE, SHA256)
+    assert (await rested.ensure(SOURCE, SHA256)).read_bytes() == CONTENT
+    assert (await resting.ensure(SOURCE, SHA256)).read_bytes() == CONTENT, "what another process has fetched is there"
+
+
 async def test_a_spoilt_partial_file_is_replaced_not_reported(store: ModelStore, served: FileServer, tmp_path: Path):
     """Old bytes that do not belong to the file cost one fresh download, not an error."""
     partial = tmp_path / "cache" / "partial"

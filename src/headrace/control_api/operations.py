@@ -120,6 +120,7 @@ class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
     control_url: str
     plan_revision: int
     is_ready: bool
+    """Every model that a pool serves has an endpoint that can answer; GET /ready asks for one of them only."""
     reason: str
     """What is being waited for, or "ready"."""
     models: tuple[ModelSummary, ...]

@@ -115,7 +115,8 @@ def _not_found(answer: ErrorAnswer, message: str, engine: str) -> EngineError:
         message = "previous_response_id names an answer that its engine does not hold any more; send the whole input"
         return EngineError(code=ErrorCode.UNSUPPORTED_PARAMETER, message=message, param="previous_response_id")
     if answer.fields.get("code") == "model_not_found" or answer.param == "model" or _NO_MODEL.search(answer.message):
-        return engine_fault(f"{engine} has no model of the declared name: {message}", is_out=True)
+        message = f"{engine} has no model of the declared name: {message}"
+        return EngineError(code=ErrorCode.ENGINE_REFUSED, message=message, is_out=True, is_unknown_model=True)
     return engine_fault(f"{engine}: {message}")
 
 

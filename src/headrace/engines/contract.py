@@ -158,6 +158,8 @@ class EngineError:
     """Numbers for the error object: `prompt_tokens` and `context_tokens` of CONTEXT_TOO_LONG, as far as known."""
     is_out: bool = False
     """It takes no request of the model, whatever its readiness path says: it is shutting down, or has no such model."""
+    is_unknown_model: bool = False
+    """The latter: the operator has declared another name than the engine has."""
 
 
 class FieldRule(StrEnum):

@@ -30,6 +30,7 @@ from headrace.settings import Settings
 from headrace.wiring.ledger_process import LedgerProcess, backlog_file
 from headrace.wiring.metrics_text import merge_metrics, own_metrics
 from headrace.wiring.status_view import (
+    READY,
     USABLE,
     endpoint_summaries,
     handover_fits,
@@ -79,7 +80,7 @@ class InstanceOperations:
         replicas = tuple(replica_status(runner, now_mono_s) for runner in supervisor.fleet.runners.values())
         endpoints = endpoint_summaries(supervisor.gateway.plan, serving)
         models = model_summaries(supervisor.declaration, replicas, endpoints)
-        is_ready = any(endpoint.state in USABLE for endpoint in endpoints)
+        waits_for = waiting_for(models)
         return InstanceStatus(
             version=__version__,
             pid=self.process.pid,
@@ -88,8 +89,8 @@ class InstanceOperations:
             inference_url=self.inference_url,
             control_url=self.control_url,
             plan_revision=supervisor.revision,
-            is_ready=is_ready,
-            reason=waiting_for(models),
+            is_ready=waits_for == READY and any(endpoint.state in USABLE for endpoint in endpoints),
+            reason=waits_for,
             models=tuple(models),
             replicas=replicas,
             endpoints=tuple(endpoints),

@@ -25,6 +25,8 @@ STATES_BEST_FIRST = (
     EndpointState.NOT_READY,
     EndpointState.EJECTED,
 )
+READY = "ready"
+"""Nothing is being waited for."""
 USABLE = frozenset({EndpointState.READY, EndpointState.BUSY})
 
 
@@ -116,7 +118,7 @@ def model_summaries(
                 ready_endpoints=ready,
                 context_tokens=model.context_tokens,
                 embeddings=any(declaration.pools[pool].embeddings for pool in pools),
-                state=_model_state(ready, loading, has_pool=bool(pools)),
+                state=_model_state(ready, loading, served, has_pool=bool(pools)),
             )
         )
     return summaries
@@ -132,10 +134,12 @@ def worker_summaries(workers: Iterable[tuple[WorkerProcess, WorkerStatus | None]
 def waiting_for(models: Sequence[ModelSummary]) -> str:
     """What an operator is waiting for, or "ready"."""
     waiting = [f"{model.model}: {model.state}" for model in models if model.pools and not model.ready_endpoints]
-    return "; ".join(waiting) or "ready"
+    return "; ".join(waiting) or READY
 
 
-def _model_state(ready: int, replicas: Sequence[ReplicaStatus], *, has_pool: bool) -> str:
+def _model_state(
+    ready: int, replicas: Sequence[ReplicaStatus], endpoints: Sequence[EndpointSummary], *, has_pool: bool
+) -> str:
     if ready:
         return "ready"
     if not has_pool:
@@ -143,7 +147,10 @@ def _model_state(ready: int, replicas: Sequence[ReplicaStatus], *, has_pool: boo
     if replicas:
         best = replicas[0]
         return f"{best.phase}: {best.reason}" if best.reason != best.phase else best.phase
-    return "no endpoint ready"
+    if not endpoints:
+        return "no endpoint ready"
+    best = min(endpoints, key=lambda endpoint: _rank(endpoint.state))
+    return f"no endpoint ready: {best.endpoint} is {best.state}: {best.reason}"
 
 
 def _rank(state: str) -> int:

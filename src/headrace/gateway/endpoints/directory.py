@@ -10,7 +10,14 @@ from headrace.engines.registry import driver_for
 from headrace.gateway.endpoints.addresses import make_connections, make_request_heads, make_tls_context
 from headrace.gateway.endpoints.cache_salt import Salter
 from headrace.gateway.endpoints.endpoint import Endpoint
+from headrace.gateway.endpoints.outing_log import OutingLog
 from headrace.gateway.endpoints.seat import Seats
+
+CONNECTS_BY = (
+    *("engine", "bearer", "headers", "connect_timeout_s"),
+    *("tls_ca", "tls_certificate", "tls_key", "tls_server_name"),
+)
+"""Where a pool declares one of these anew, its endpoints get connections of their own."""
 
 
 class EndpointDirectory:
@@ -22,6 +29,7 @@ class EndpointDirectory:
         self._loop = loop
         self._salter = salter
         self._seats = seats
+        self._log = OutingLog()
         self._by_pool: dict[str, tuple[Endpoint, ...]] = {}
         self.version = 0
         """Grows whenever a pool may have other endpoints than before."""
@@ -101,6 +109,7 @@ class EndpointDirectory:
             if old is not None and _is_same_place(old.address, address):  # only trust or credentials changed
                 endpoint.take_over(old.state, old.reason)
                 endpoint.told_shape = old.told_shape
+            endpoint.watcher = self._log
             endpoints.append(endpoint)
         return tuple(endpoints)
 
@@ -117,8 +126,7 @@ class Adoption:
 
 def _connects_alike(old: PoolPlan, new: PoolPlan) -> bool:
     """Whether existing connections still follow the declaration."""
-    names = ("engine", "bearer", "headers", "tls_ca", "tls_certificate", "tls_key", "tls_server_name")
-    return all(getattr(old, name) == getattr(new, name) for name in names)
+    return all(getattr(old, name) == getattr(new, name) for name in CONNECTS_BY)
 
 
 def _is_same_place(old: EndpointAddress, new: EndpointAddress) -> bool:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from headrace.declaration.gateway_plan import EndpointAddress, PoolPlan
 from headrace.domain.endpoint import EndpointState
@@ -18,6 +19,24 @@ OUT_S = 60.0
 then. Chosen: longer than most drains."""
 LONGEST_EJECTION_FACTOR = 16
 """An endpoint that fails again and again is left out for at most so many times `eject_s`. Chosen."""
+
+ANSWERS = "answers probes"
+SHOWN_NAMES = 5
+"""Of those that an engine lists, in a message."""
+FARES_BY = ("served_model", "first_token_timeout_s", "answer_timeout_s", "stall_timeout_s", "eject_after", "eject_s")
+"""Where a pool declares one of these anew, an ejection by the old one is over."""
+
+
+class Watcher(Protocol):
+    """Hears what becomes of endpoints, beside the requests."""
+
+    def failed(self, endpoint: "Endpoint", reason: str) -> None:
+        """A request failed by its fault, and it stays in use."""
+        ...
+
+    def went_out(self, endpoint: "Endpoint") -> None: ...
+
+    def came_back(self, endpoint: "Endpoint") -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +78,17 @@ class Endpoint:
         "outages",
         "plan",
         "reason",
+        "refused_name",
+        "remark",
         "requests",
         "salter",
         "seat",
         "since_at",
         "state",
         "told_context_tokens",
+        "told_models",
         "told_shape",
+        "watcher",
     )
 
     def __init__(
@@ -109,7 +132,13 @@ class Endpoint:
         self.is_silent = False
         """Its last probes went unanswered and no request made progress: it hangs, whatever its state says."""
         self.told_context_tokens: int | None = None
-        """Longest sequence, as the engine itself says (`context.py`)."""
+        """Longest sequence, as the engine itself says (`listing.py`)."""
+        self.told_models: tuple[str, ...] | None = None
+        """The names that the engine lists; None: it lists none."""
+        self.refused_name = ""
+        """Why the engine takes no request of the declared name, by its own word; empty: nothing is known against it."""
+        self.remark = ANSWERS
+        """Reason of being ready."""
         self.outages = 0
         """How often it went from usable to not ready: a process that comes back after that has an empty KV cache."""
         self.cache_losses: int | None = None
@@ -121,6 +150,7 @@ class Endpoint:
         """Its place in hand-overs; None where its model's prompts are never handed over."""
         self.told_shape: KvShape | None = None
         """What its engine says of itself (`self_report.py`); None where it was not asked, or did not answer."""
+        self.watcher: Watcher | None = None
         self._ejections = 0
 
     @property
@@ -141,10 +171,50 @@ class Endpoint:
         return self.nobody_listens or (can_move and (self.is_silent or self.state is EndpointState.NOT_READY))
 
     def adopt(self, plan: PoolPlan, address: EndpointAddress) -> None:
-        """Follow a new plan; state, counters and connections stay."""
+        """Follow a new plan; counters and connections stay, and the state, unless it came of what has changed."""
+        before = self.plan
         self.plan, self.address, self.is_draining = plan, address, address.is_draining
         self.names = (self.endpoint_id, plan.name, plan.engine)
         self._derive()
+        if before is plan:
+            return
+        if plan.served_model != before.served_model:
+            self._renamed()
+        if any(getattr(plan, name) != getattr(before, name) for name in FARES_BY):
+            self.ejected_until_mono_s, self._ejections = 0.0, 0
+
+    def _renamed(self) -> None:
+        """What the engine said of the old name does not hold for the declared one."""
+        was_out = self.state is EndpointState.NOT_READY and (self.refused_name != "" or self.out_until_mono_s > 0.0)
+        self.refused_name, self.remark, self.out_until_mono_s = "", ANSWERS, 0.0
+        if not was_out:
+            return
+        if self.told_models is None or self.plan.served_model in self.told_models:
+            self._become(EndpointState.READY, ANSWERS)  # no probe has failed since
+        else:
+            self._become(EndpointState.NOT_READY, "declared anew, and not asked yet")
+
+    def name_is_refused(self, remedy: str) -> None:
+        """The engine has said that it takes no request of the declared name; good probes count for nothing then."""
+        is_news = self.refused_name == ""
+        self.refused_name = remedy
+        is_told = self.out_until_mono_s > 0.0  # with the request that found it out
+        if is_news and not is_told and self.state is EndpointState.NOT_READY and self.watcher is not None:
+            self.watcher.went_out(self)
+
+    def name_is_good(self, remark: str = ANSWERS) -> None:
+        """Nothing is known against the declared name."""
+        if self.refused_name:
+            self.refused_name, self.out_until_mono_s = "", 0.0
+        self.remark = remark
+
+    def name_remedy(self) -> str:
+        """Where the operator corrects the name."""
+        named = f"pools.{self.plan.name}.served_model is {self.plan.served_model!r}"
+        if self.told_models is None:
+            return f"{named}: it must be what the engine calls its model"
+        shown = ", ".join(self.told_models[:SHOWN_NAMES]) + (", ..." if len(self.told_models) > SHOWN_NAMES else "")
+        return f"{named}; the engine lists {shown}"
 
     def take_over(self, state: EndpointState, reason: str) -> None:
         """Begin in the state in which the endpoint that this one replaces was last seen."""
@@ -154,11 +224,15 @@ class Endpoint:
         """A probe was answered well. An ejection runs its time first, then one good probe ends it."""
         if self.state is EndpointState.EJECTED and now_mono_s < self.ejected_until_mono_s:
             return
+        if self.refused_name:
+            self._become(EndpointState.NOT_READY, self.refused_name)
+            return
         if now_mono_s < self.out_until_mono_s:
             return
+        self.out_until_mono_s = 0.0
         if self.state is EndpointState.EJECTED:
             self.failures_in_a_row = self.plan.eject_after - 1  # on trial: one more failure ejects again
-        self._become(EndpointState.READY, "answers probes")
+        self._become(EndpointState.READY, self.remark)
 
     def probe_said_busy(self, reason: str) -> None:
         if self.state in (EndpointState.READY, EndpointState.BUSY):
@@ -171,7 +245,7 @@ class Endpoint:
         if self.nobody_listens or self.state is not EndpointState.EJECTED:
             self._become(EndpointState.NOT_READY, reason)
 
-    def engine_is_out(self, reason: str, now_mono_s: float) -> bool:
+    def engine_is_out(self, reason: str, now_mono_s: float, *, is_unknown_model: bool = False) -> bool:
         """The engine refuses whatever it is sent, as it shuts down or has no such model, though its probes may go on
         saying that all is well.
 
@@ -180,7 +254,7 @@ class Endpoint:
         was_usable = self.is_usable
         self.failures += 1
         self.out_until_mono_s = now_mono_s + OUT_S
-        self._become(EndpointState.NOT_READY, reason)
+        self._become(EndpointState.NOT_READY, f"{reason}; {self.name_remedy()}" if is_unknown_model else reason)
         return was_usable
 
     def request_succeeded(self) -> None:
@@ -197,22 +271,32 @@ class Endpoint:
         self.failures_in_a_row += 1
         was_usable = self.is_usable
         if is_refused:
+            self.out_until_mono_s = 0.0  # as where a probe finds nobody
             self._become(EndpointState.NOT_READY, reason)
         elif self.failures_in_a_row >= self.plan.eject_after and self.state is not EndpointState.EJECTED:
             factor = min(2**self._ejections, LONGEST_EJECTION_FACTOR)
             self._ejections = min(self._ejections + 1, 10)
             self.ejected_until_mono_s = now_mono_s + self.plan.eject_s * factor
             self._become(EndpointState.EJECTED, f"{self.failures_in_a_row} failures in a row; last: {reason}")
-        return was_usable and not self.is_usable
+        is_out_now = was_usable and not self.is_usable
+        if not is_out_now and self.watcher is not None:
+            self.watcher.failed(self, reason)
+        return is_out_now
 
     def _become(self, state: EndpointState, reason: str) -> None:
-        if state is not self.state:
+        before, was_usable = self.state, self.is_usable
+        if state is not before:
             if state is EndpointState.NOT_READY:
                 self.outages += 1
             self.since_at = time.time()  # noqa: TID251 (shown to people, never subtracted)
         self.state = state
         self.reason = reason
         self._derive()
+        if state is not before and self.watcher is not None and not self.is_draining:
+            if self.is_usable and (before is EndpointState.NOT_READY or before is EndpointState.EJECTED):
+                self.watcher.came_back(self)
+            elif not self.is_usable and (was_usable or not self.plan.is_run_here):
+                self.watcher.went_out(self)
 
     def _derive(self) -> None:
         is_alive = self.state is EndpointState.READY or self.state is EndpointState.BUSY

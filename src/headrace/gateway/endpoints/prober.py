@@ -8,9 +8,9 @@ from time import monotonic
 
 from headrace.engines.contract import ProbeReply, ProbeVerdict
 from headrace.gateway.endpoints.connection_reasons import explain
-from headrace.gateway.endpoints.context import learn_context
 from headrace.gateway.endpoints.directory import EndpointDirectory
 from headrace.gateway.endpoints.endpoint import Endpoint
+from headrace.gateway.endpoints.listing import Listing
 from headrace.gateway.endpoints.questions import ask
 from headrace.gateway.endpoints.self_report import learn_shape
 from headrace.gateway.tasks import spawn
@@ -50,30 +50,29 @@ class Prober:
             self._tasks.pop(endpoint).cancel()
 
     async def _probe_for_ever(self, endpoint: Endpoint) -> None:
-        timeouts, asked_after, told_after = 0, -1, -1
+        timeouts, told_after, listing = 0, -1, Listing()
         while True:
             reply = await self.ask(endpoint)
             timeouts = timeouts + 1 if reply.is_timeout else 0
-            if _hands_over(endpoint) and endpoint.driver.read_probe(reply) is ProbeVerdict.READY:
-                told_after = await learn_shape(
-                    endpoint, told_after
-                )  # before it is used: it may have come back as another version
-            self._judge(endpoint, reply, timeouts)
-            if endpoint.is_usable and endpoint.outages != asked_after and not endpoint.plan.is_run_here:
-                asked_after = endpoint.outages
-                if await learn_context(endpoint):
+            if endpoint.driver.read_probe(reply) is ProbeVerdict.READY:
+                # Before it is used: it may have come back as another version, or with another model.
+                if _hands_over(endpoint):
+                    told_after = await learn_shape(endpoint, told_after)
+                if listing.is_due(endpoint) and await listing.look(endpoint):
                     self._directory.version += 1
+            self._judge(endpoint, reply, timeouts)
             await self._pause(endpoint)
 
     async def _pause(self, endpoint: Endpoint) -> None:
         """Wait until the next probe is due: the declared interval, or RECOVERY_S while the endpoint is not usable.
 
-        Looked at in small steps, since a request may take an endpoint out in the middle of a long interval.
+        Looked at in small steps, since a request may take an endpoint out in the middle of a long interval, or a plan
+        give it another name.
         """
-        begun = monotonic()
+        begun, name = monotonic(), endpoint.plan.served_model
         while monotonic() - begun < endpoint.plan.probe_interval_s:
             await asyncio.sleep(min(RECOVERY_S, endpoint.plan.probe_interval_s))
-            if not endpoint.is_usable:
+            if not endpoint.is_usable or endpoint.plan.served_model != name:
                 return
 
     async def ask(self, endpoint: Endpoint) -> ProbeReply:

@@ -1,4 +1,4 @@
-"""Small GET questions to an engine, beside the requests: probes of its readiness, readings of its metrics."""
+"""Small questions to an engine, beside the requests: probes of its readiness, readings of its metrics."""
 
 import asyncio
 
@@ -43,16 +43,17 @@ class QuestionAnswer:
 
 
 async def ask(
-    endpoint: Endpoint, path: str, *, timeout_s: float, body_bytes: int, method: bytes = b"GET"
+    endpoint: Endpoint, path: str, *, timeout_s: float, body_bytes: int, method: bytes = b"GET", body: bytes = b""
 ) -> ProbeReply:
-    """Ask `path` by GET, or by POST with an empty body, and wait for the reply, at most `timeout_s`; what is longer
-    than `body_bytes` is cut off."""
+    """Ask `path` by GET, or by POST with a JSON body or none, and wait for the reply, at most `timeout_s`; what is
+    longer than `body_bytes` is cut off."""
     answer = QuestionAnswer(asyncio.get_running_loop(), body_bytes)
-    length = b"content-length: 0\r\n" if method == b"POST" else b""
+    length = b"content-length: %d\r\n" % len(body) if method == b"POST" else b""
+    length += b"content-type: application/json\r\n" if body else b""
     target = endpoint.heads.prefix + path.encode("ascii")
     head = b"%b %b HTTP/1.1\r\n%b%b\r\n" % (method, target, endpoint.heads.lines, length)
     # Never on a pooled connection: one that went stale would be taken for a dead engine.
-    sending = endpoint.connections.send(head, b"", answer, fresh=True)
+    sending = endpoint.connections.send(head, body, answer, fresh=True)
     try:
         async with asyncio.timeout(timeout_s):
             return await answer.reply

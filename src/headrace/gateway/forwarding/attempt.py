@@ -69,7 +69,7 @@ class Attempt:
         self.leave()
         endpoint = self.endpoint
         if engine_error is not None and engine_error.is_out:
-            endpoint.engine_is_out(engine_error.message, now_mono_s)
+            endpoint.engine_is_out(engine_error.message, now_mono_s, is_unknown_model=engine_error.is_unknown_model)
         elif is_blamed:
             endpoint.request_failed(detail, now_mono_s, is_refused=is_refused)
         if self.was_usable and not endpoint.is_usable:

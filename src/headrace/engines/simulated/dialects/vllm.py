@@ -152,7 +152,9 @@ class VllmDialect(Dialect):
         }
 
     def _tokenize(self, host: Host, request: HttpRequest) -> Reply:
-        tokens = tokens_asked(read_json(request))
+        body = read_json(request)
+        self.check_model(body.get("model"))
+        tokens = tokens_asked(body)
         return Reply.json({"count": len(tokens), "max_model_len": self.config.context_tokens, "tokens": tokens})
 
 

@@ -1,4 +1,8 @@
-"""Who used how much: sums and percentiles over the table `requests`, for `headrace usage` and the control API."""
+"""Who used how much: sums and percentiles over the table `requests`, for `headrace usage` and the control API.
+
+Requests for inference are summed up. Lists of models, files and batches, and paths that do not exist use no model: they
+are in the ledger, too, and counted apart.
+"""
 
 import math
 from array import array
@@ -19,6 +23,8 @@ from headrace.domain.quantiles import nearest_rank
 
 DAY_S = 86400
 _READ_ROWS = 10_000
+IS_INFERENCE = REQUESTS.c.dialect.is_not(None)
+"""It came to a path where models answer, whatever became of it."""
 MODEL: ColumnElement[Any] = func.coalesce(REQUESTS.c.chosen_model, REQUESTS.c.requested_model)
 """The model that answered; for who was refused before there was one, what was asked for."""
 
@@ -89,6 +95,8 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     """Attributed GPU time, of the requests for which the pool's speed is known."""
     cost_nanos: int | None = None
     """Billionths of the price table's currency, of the requests whose model has a price."""
+    other_requests: int = 0
+    """Besides `requests`: for lists of models, files and batches, and what was no API. No other number has them."""
 
 
 class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +106,9 @@ class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
     until_at: float
     by: tuple[UsageGroup, ...]
     rows: tuple[UsageRow, ...]
+    """Of groups that asked for inference."""
     total: UsageRow
+    """Its `other_requests` are those of the other groups as well."""
 
 
 def read_usage(
@@ -116,7 +126,7 @@ def read_usage(
     columns = [_group_column(group, is_sqlite=database.url.is_sqlite) for group in by]
     within = (REQUESTS.c.received_at >= since_at, REQUESTS.c.received_at < until_at, *only.conditions())
     sums = select(*columns, *_SUMS).where(*within).group_by(*columns).order_by(*columns)
-    times = select(*columns, REQUESTS.c.ttft_s, REQUESTS.c.e2e_s).where(*within)
+    times = select(*columns, REQUESTS.c.ttft_s, REQUESTS.c.e2e_s).where(IS_INFERENCE, *within)
     ttft_s: defaultdict[Any, array[float]] = defaultdict(lambda: array("d"))
     e2e_s: defaultdict[Any, array[float]] = defaultdict(lambda: array("d"))
     with database.reading() as connection:
@@ -133,12 +143,13 @@ def read_usage(
         key = tuple(values[: len(by)])
         names = tuple(_group_name(group, one) for group, one in zip(by, key, strict=True))
         rows.append(_usage_row(names, values[len(by) :], percentiles(ttft_s[key]), percentiles(e2e_s[key])))
+    total = _total(rows, ttft_s.values(), e2e_s.values())
     return UsageReport(
         since_at=since_at,
         until_at=until_at,
         by=by,
-        rows=tuple(rows),
-        total=_total(rows, ttft_s.values(), e2e_s.values()),
+        rows=tuple(row for row in rows if row.requests),
+        total=total,
     )
 
 
@@ -150,8 +161,9 @@ def percentiles(values_s: Sequence[float]) -> Percentiles | None:
 
 
 _SUMS: tuple[ColumnElement[Any], ...] = (
-    func.count(),
-    *(func.sum(case((REQUESTS.c.outcome == outcome.value, 1), else_=0)) for outcome in Outcome),
+    func.count(REQUESTS.c.dialect),
+    func.sum(case((IS_INFERENCE, 0), else_=1)),
+    *(func.sum(case((IS_INFERENCE & (REQUESTS.c.outcome == outcome.value), 1), else_=0)) for outcome in Outcome),
     func.sum(REQUESTS.c.input_tokens),
     func.sum(REQUESTS.c.cached_input_tokens),
     func.sum(REQUESTS.c.output_tokens),
@@ -186,9 +198,9 @@ def _usage_row(
     groups: tuple[str | None, ...], values: Sequence[Any], ttft: Percentiles | None, e2e: Percentiles | None
 ) -> UsageRow:
     """`values` in the order of _SUMS; PostgreSQL gives sums of integers as decimals."""
-    requests, completed, rejected, evicted, failed, cancelled = map(int, values[:6])
-    input_tokens, cached_input_tokens, output_tokens = (None if one is None else int(one) for one in values[6:9])
-    gpu_s, cost_nanos = values[9:]
+    requests, others, completed, rejected, evicted, failed, cancelled = map(int, values[:7])
+    input_tokens, cached_input_tokens, output_tokens = (None if one is None else int(one) for one in values[7:10])
+    gpu_s, cost_nanos = values[10:]
     return UsageRow(
         groups=groups,
         requests=requests,
@@ -204,6 +216,7 @@ def _usage_row(
         e2e=e2e,
         gpu_s=gpu_s,
         cost_nanos=None if cost_nanos is None else int(cost_nanos),
+        other_requests=others,
     )
 
 
@@ -223,6 +236,7 @@ def _total(rows: Sequence[UsageRow], ttft_s: Iterable["array[float]"], e2e_s: It
         e2e=percentiles(array("d", chain.from_iterable(e2e_s))),
         gpu_s=_sum_seconds(row.gpu_s for row in rows),
         cost_nanos=_sum_measured(row.cost_nanos for row in rows),
+        other_requests=sum(row.other_requests for row in rows),
     )
 
 

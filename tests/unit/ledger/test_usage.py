@@ -30,6 +30,7 @@ def _insert(database, *rows):
                         "stream": False,
                         "outcome": "completed",
                         "attempts": 1,
+                        "dialect": "chat.completions",
                         **row,
                     }
                 )
@@ -133,3 +134,24 @@ def test_usage_is_of_the_model_that_answered(database):
         only = UsageFilter(model=model)
         found = read_usage(database, since_at=0, until_at=1000, by=(UsageGroup.TENANT,), only=only)
         assert found.total.requests == requests
+
+
+def test_what_asks_no_model_is_counted_apart(database):
+    """Polls of batches and lists of models are no inference: they are neither completed requests nor a latency."""
+    poll = {"dialect": None, "e2e_s": 0.001, "received_at": 100.0}
+    _insert(
+        database,
+        {"tenant": "a", "requested_model": "m", "e2e_s": 2.0},
+        {"tenant": "a", "requested_model": "m", "outcome": "rejected"},
+        {"tenant": "a", **poll},
+        {"tenant": "a", "outcome": "rejected", **poll},
+        {"tenant": "b", **poll},
+    )
+    report = read_usage(database, since_at=0, until_at=1000, by=(UsageGroup.TENANT,))
+    (row,) = report.rows
+    assert (row.groups, row.requests, row.completed, row.rejected, row.other_requests) == (("a",), 2, 1, 1, 2)
+    assert row.e2e == Percentiles(p50_s=2.0, p99_s=2.0, measured=1)
+    assert (report.total.requests, report.total.other_requests) == (2, 3)
+    by_model = read_usage(database, since_at=0, until_at=1000, by=(UsageGroup.MODEL,))
+    assert [one.groups[0] for one in by_model.rows] == ["m"]
+    assert by_model.total.other_requests == 3

@@ -1,6 +1,7 @@
 """`headrace check`: what is wrong with a declaration, and with the machine that is to run it. Starts nothing."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,12 @@ ElsewhereOption = Annotated[
         "machine is not checked.",
     ),
 ]
+OfflineOption = Annotated[
+    bool,
+    typer.Option(
+        "--offline", help="Ask nothing over the network: neither engines that run elsewhere nor the ledger's database."
+    ),
+]
 CaptureOption = Annotated[
     Path | None,
     typer.Option(
@@ -62,7 +69,8 @@ class CheckReport:
     problems: tuple[Problem, ...]
     """Of the declaration."""
     preflight: PreflightReport | None
-    """Of the machine; None where the declaration cannot be used, runs nothing here, or --elsewhere was given."""
+    """Of the machine; None where the declaration cannot be used, a capture has nothing to judge, or --elsewhere was
+    given."""
     handovers: tuple[HandoverFit, ...] = ()
     """Of prefill and decode engines that run elsewhere, as they say themselves; empty where none was asked."""
 
@@ -72,17 +80,20 @@ def check(
     config: ConfigOption = None,
     overrides: SetOption = None,
     is_elsewhere: ElsewhereOption = False,
+    is_offline: OfflineOption = False,
     capture: CaptureOption = None,
     wants_script: ScriptOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check a declaration and the machine that is to run it, without starting anything.
 
-    Prints each problem of the declaration with its file, line and key. Then, for each pool that headrace would run:
-    GPUs, driver, memory against weights and KV cache, links, shared memory, limits, disk, files, ports, network and
-    clock, each with what was seen, what is needed and what mends it. Prefill and decode engines that run elsewhere are
-    asked what they are, and those that do not fit are named. Exits with 0 where nothing or only warnings were found,
-    with 3 where the declaration cannot be used or a pool cannot run.
+    Prints each problem of the declaration with its file, line and key. Then what the start needs: addresses,
+    certificates, packages and the database. Then, for each pool that headrace would run: its program, GPUs, driver,
+    memory against weights and KV cache, links, shared memory, limits, disk, files, ports, network and clock, each with
+    what was seen, what is needed and what mends it. Engines that run elsewhere are asked for their models, 3 s at most;
+    prefill and decode engines also what they are, and those that do not fit are named. --offline asks none of them.
+    Exits with 0 where nothing or only warnings were found, with 3 where the declaration cannot be used or a pool or
+    the instance cannot run.
     """
     path = find_declaration(config, environ=os.environ)
     declaration: Declaration | None = None
@@ -105,9 +116,10 @@ def check(
         return
     preflight: PreflightReport | None = None
     if declaration is not None and (capture is not None or not is_elsewhere):
-        report = check_machine(declaration, settings, capture=capture)
-        preflight = report if report.pools else None
+        report = check_machine(declaration, settings, capture=capture, is_offline=is_offline)
+        preflight = report if report.pools or report.instance else None
     errors = sum(problem.severity is Severity.ERROR for problem in problems)
+    asks_engines = not is_elsewhere and not is_offline and capture is None
     told = CheckReport(
         file=None if path is None else str(path),
         is_valid=errors == 0,
@@ -115,7 +127,7 @@ def check(
         warnings=len(problems) - errors,
         problems=problems,
         preflight=preflight,
-        handovers=running_pairs(declaration) if declaration is not None and not is_elsewhere and not capture else (),
+        handovers=running_pairs(declaration) if declaration is not None and asks_engines else (),
     )
     emit("check", told, as_json=as_json, human=lambda: _text(path, told))
     if errors or (preflight is not None and not preflight.is_passed):
@@ -128,9 +140,12 @@ def _text(path: Path | None, told: CheckReport) -> str:
         counts = f"{_counted(told.errors, 'error')}, {_counted(told.warnings, 'warning')}"
         lines = [*map(str, told.problems), f"{name}: {counts}"]
     else:
-        lines = [f"{name}: nothing to complain about"]
+        has_more = told.preflight is not None and told.preflight.has_doubts
+        lines = [f"{name}: the file is sound" if has_more else f"{name}: nothing to complain about"]
     if told.preflight is not None:
         lines += ["", told.preflight.machine]
+        if told.preflight.instance:
+            lines += ["", *_instance_lines(told.preflight.instance)]
         for pool in told.preflight.pools:
             lines += ["", *_pool_lines(pool)]
     if told.handovers:
@@ -138,11 +153,23 @@ def _text(path: Path | None, told: CheckReport) -> str:
     return "\n".join(lines)
 
 
+def _instance_lines(findings: tuple[Finding, ...]) -> Iterator[str]:
+    levels = Counter(finding.level for finding in findings)
+    verdict = "cannot start" if levels[Level.FAIL] else "can start"
+    yield f"instance {verdict}: {_counts(levels[Level.FAIL], levels[Level.WARN], levels[Level.OK])}"
+    for finding in findings:
+        yield from _finding_lines(finding)
+
+
+def _counts(failed: int, doubtful: int, passed: int) -> str:
+    return f"{failed} failed, {_counted(doubtful, 'warning')}, {passed} ok"
+
+
 def _pool_lines(pool: PoolReport) -> Iterator[str]:
     failed, doubtful = pool.count(Level.FAIL), pool.count(Level.WARN)
     is_judged = all(finding.level is not Level.WARN for finding in pool.findings if finding.code == "gpu")
     verdict = "cannot run as declared" if failed else "can run" if is_judged else "is not judged without its GPUs"
-    counts = f"{failed} failed, {_counted(doubtful, 'warning')}, {pool.count(Level.OK)} ok"
+    counts = _counts(failed, doubtful, pool.count(Level.OK))
     yield f"pool {pool.pool} ({pool.engine}, {pool.model}) {verdict}: {counts}"
     for finding in pool.findings:
         yield from _finding_lines(finding)

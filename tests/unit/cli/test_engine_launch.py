@@ -55,7 +55,7 @@ def test_what_the_engine_lacks_is_said_instead(run, config: str) -> None:
 
 def test_check_judges_overrides_as_well(run, config: str) -> None:
     """`headrace check --set` answers for the declaration as it would be."""
-    assert run("check", "--config", config).code == 0
+    assert run("check", "--config", config, "--elsewhere").code == 0
     ran = run("check", "--config", config, "--set", "pools.main.engine=llamacpp")
     assert ran.code == 3
     assert "reads one GGUF file" in ran.out

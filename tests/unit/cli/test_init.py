@@ -53,7 +53,7 @@ def test_it_writes_a_declaration_that_loads(run, tmp_path: Path) -> None:
     assert load_declaration(path, environ={}).warnings == ()
     assert path.stat().st_mode & 0o777 == 0o644
     assert "# " in path.read_text()
-    assert run("check").code == 0
+    assert run("check", "--elsewhere").code == 0
 
 
 def test_it_never_replaces_a_file_silently(run, tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
 """Ports: find free ones for engines, find out who holds a taken one before anything is started."""
 
+import errno
 import os
 import socket
 import zlib
 from collections.abc import Collection
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headrace.domain.operator_error import OperatorError
 
@@ -35,6 +36,27 @@ def bind_listener(listen: str, *, key: str, own_pids: Collection[int] = ()) -> s
 
     Raises: PortTakenError, OperatorError.
     """
+    family, address = _try_address(listen, key, own_pids)
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise _port_taken(listen, key, error, find_holder(split_address(listen)[1])) from error
+    return listener
+
+
+def check_address(listen: str, *, key: str, own_pids: Collection[int] = ()) -> None:
+    """Find out whether `bind_listener` would work, without listening. Raises: PortTakenError, OperatorError."""
+    _try_address(listen, key, own_pids)
+
+
+def _try_address(listen: str, key: str, own_pids: Collection[int]) -> tuple[socket.AddressFamily, Any]:
+    """Resolve and try it without SO_REUSEPORT."""
     host, port = split_address(listen)
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -48,24 +70,18 @@ def bind_listener(listen: str, *, key: str, own_pids: Collection[int] = ()) -> s
         holder = find_holder(port)
         if holder is None or holder.pid not in own_pids:
             raise _port_taken(listen, key, error, holder) from error
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        listener.bind(address)
-        listener.listen(BACKLOG)
-        listener.setblocking(False)
-    except OSError as error:
-        listener.close()
-        raise _port_taken(listen, key, error, find_holder(port)) from error
-    return listener
+    return family, address
 
 
 def _port_taken(listen: str, key: str, error: OSError, holder: "PortHolder | None") -> PortTakenError:
     held = f"; held by {holder}" if holder else ""
+    remedies = {
+        errno.EACCES: f"Ports below 1024 need CAP_NET_BIND_SERVICE; or set {key} in headrace.yaml to a higher one.",
+        errno.EADDRNOTAVAIL: f"This machine has no such address: set {key} in headrace.yaml to one that it has.",
+    }
     return PortTakenError(
         f"{key}: cannot listen on {listen}: {error.strerror}{held}",
-        hint=f"Stop that process, or set {key} in headrace.yaml to another address.",
+        hint=remedies.get(error.errno or 0, f"Stop that process, or set {key} in headrace.yaml to another address."),
     )
 
 

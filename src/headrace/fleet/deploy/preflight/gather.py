@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import stat
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -79,14 +80,20 @@ def _answer(argv: tuple[str, ...], environ: dict[str, str], timeout_s: float) ->
 
 def look_at_model(name: str, path: str, model: Model) -> ModelFacts:
     """Look at a model's files on this machine; one file is hashed where a checksum is declared."""
-    place = Path(path)
+    try:
+        return _look(Path(path), model)
+    except OSError as error:
+        return ModelFacts(path=path, is_here=True, unread=f"{error.filename or path} cannot be read: {error.strerror}")
+
+
+def _look(place: Path, model: Model) -> ModelFacts:
+    path, texts = str(place), dict[str, str]()
     if place.is_dir():
-        files = {str(file.relative_to(place)): file.stat().st_size for file in place.rglob("*") if file.is_file()}
+        files = _files_below(place)
         texts = {one: (place / one).read_text(errors="replace") for one in MODEL_TEXTS if one in files}
         return read_model(path, texts, files=files)
     if not place.is_file():
         return ModelFacts(path=path, is_here=False)
-    texts: dict[str, str] = {}
     if model.sha256 is not None:
         with place.open("rb") as file:
             texts["sha256.txt"] = hashlib.file_digest(file, "sha256").hexdigest()
@@ -95,6 +102,20 @@ def look_at_model(name: str, path: str, model: Model) -> ModelFacts:
     except UnknownArchitectureError:
         gguf = None
     return read_model(path, texts, files={place.name: place.stat().st_size}, gguf=gguf)
+
+
+def _files_below(folder: Path) -> dict[str, int]:
+    """Sizes of all files; what vanishes or cannot be seen during the walk is left out."""
+    files: dict[str, int] = {}
+    for parent, _, names in os.walk(folder):
+        for path in (Path(parent, name) for name in names):
+            try:
+                status = path.stat()
+            except OSError:
+                continue
+            if stat.S_ISREG(status.st_mode):
+                files[str(path.relative_to(folder))] = status.st_size
+    return files
 
 
 class CaptureFolder:

@@ -85,3 +85,21 @@ def test_a_known_model_is_planned_before_it_is_fetched(settings) -> None:
     assert (plan.repository, plan.facts.is_here) == ("Qwen/Qwen3-8B", False)
     assert plan.facts.architecture is not None
     assert plan.facts.total_bytes == pytest.approx(16.38e9, rel=0.01)
+
+
+def test_files_that_cannot_be_followed_are_left_out(tmp_path: Path) -> None:
+    """A link to nothing, as a file that vanishes during the walk, does not end the check."""
+    (tmp_path / "model.safetensors").write_bytes(b"12345")
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    facts = look_at_model("m", str(tmp_path), Model())
+    assert (facts.is_here, facts.files) == (True, {"model.safetensors": 5})
+
+
+def test_a_model_that_cannot_be_read_is_a_finding(tmp_path: Path) -> None:
+    """Not an error of the command: what cannot be read is said, and the rest is judged."""
+    (tmp_path / "config.json").mkdir()
+    loop = tmp_path / "loop.gguf"
+    loop.symlink_to(loop)
+    facts = look_at_model("m", str(loop), Model())
+    assert (facts.is_here, facts.files) == (False, {})
+    assert look_at_model("m", str(tmp_path), Model()).files == {}

@@ -19,6 +19,9 @@ def check_model(plan: PoolPlan) -> Iterator[Finding]:
     if not facts.is_here:
         yield ok("model-files", f"not here yet: fetched at the first start to {facts.path}")
         return
+    if facts.unread and not facts.files:
+        yield fail("model-files", facts.unread, needed="files that this user can read", remedy="See their permissions.")
+        return
     yield from _checksum(plan)
     if plan.pool.engine is EngineKind.LLAMACPP:
         return

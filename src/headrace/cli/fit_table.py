@@ -13,10 +13,14 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from headrace.cli.output import NOT_MEASURED
+
 GAP = 3
 """Columns between two cells: padding and the rule's joint."""
 TIGHT_GAP = 2
 """The same where the screen is narrow."""
+DENSE_GAP = 1
+"""The same in a table of numbers, where no cell is made of several words."""
 _BESIDE_HEADING = 3
 """Columns around a heading in a block: what stands before it and behind it."""
 FOLDED = 20
@@ -32,12 +36,15 @@ class FitTable:
         rows: Sequence[Sequence[str]],
         title: str | None,
         expendable: Sequence[str] = (),
+        *,
+        is_dense: bool = False,
     ) -> None:
         self.columns = columns
         self.rows = rows
         self.title = title
         self.expendable = expendable
         """Columns that a narrow screen may do without, the least of them first."""
+        self.tight_gap = DENSE_GAP if is_dense else TIGHT_GAP
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self.title is not None:
@@ -46,20 +53,29 @@ class FitTable:
         if not self.rows or self._width(GAP) <= width:
             yield self._table(width, GAP)
             return
-        fitting, left_out = self._narrowed(width)
+        hollow = [column for at, column in enumerate(self.columns) if all(row[at] == NOT_MEASURED for row in self.rows)]
+        fitting, left_out = self._narrowed(width, hollow)
         if fitting is None:
-            yield from self._blocks(width)
-            return
-        yield fitting._table(width, TIGHT_GAP)
-        if left_out:
-            yield Text(f"left out for want of width: {', '.join(left_out)} (--json has all)", style="dim")
+            solid = self
+            for column in hollow:
+                solid = solid._without(column)
+            yield from solid._blocks(width)
+            left_out = hollow
+        else:
+            yield fitting._table(width, fitting.tight_gap)
+        unmeasured = [column for column in left_out if column in hollow]
+        unseen = [column for column in left_out if column not in hollow]
+        if unmeasured:
+            yield Text(f"not measured: {', '.join(unmeasured)}", style="dim")
+        if unseen:
+            yield Text(f"left out for want of width: {', '.join(unseen)} (--json has all)", style="dim")
 
-    def _narrowed(self, width: int) -> "tuple[FitTable | None, list[str]]":
+    def _narrowed(self, width: int, hollow: Sequence[str]) -> "tuple[FitTable | None, list[str]]":
         """Leave out columns until the rest fits, first those with nothing in them; None where nothing helps."""
         here, left_out = self, list[str]()
         empty = [column for at, column in enumerate(self.columns) if all(row[at] == "-" for row in self.rows)]
-        for column in [*empty, *(each for each in self.expendable if each not in empty), None]:
-            if here._width(TIGHT_GAP, is_folded=True) <= width:
+        for column in [*dict.fromkeys((*empty, *hollow, *self.expendable)), None]:
+            if here._width(here.tight_gap, is_folded=True) <= width:
                 return here, [each for each in self.columns if each in left_out]
             if column is not None and column in here.columns:
                 here = here._without(column)
@@ -69,7 +85,8 @@ class FitTable:
     def _without(self, column: str) -> "FitTable":
         at = list(self.columns).index(column)
         rows = [(*row[:at], *row[at + 1 :]) for row in self.rows]
-        return FitTable((*self.columns[:at], *self.columns[at + 1 :]), rows, self.title, self.expendable)
+        columns, is_dense = (*self.columns[:at], *self.columns[at + 1 :]), self.tight_gap == DENSE_GAP
+        return FitTable(columns, rows, self.title, self.expendable, is_dense=is_dense)
 
     def _needed(self) -> list[int]:
         """What each column needs for its longest cell and the longest word of its heading."""

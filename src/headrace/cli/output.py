@@ -20,6 +20,10 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_PROBLEMS = 3
 
+NOT_MEASURED = "not measured"
+"""In a cell: there is no number, and 0 would be another one. A column of nothing else is the first to go where the
+screen is narrow, and that it was not measured is said once."""
+
 PIPE_WIDTH = 1000
 """Columns where the output is no terminal: wide enough that `grep` finds whole rows."""
 
@@ -79,15 +83,18 @@ def table(
     *,
     title: str | None = None,
     expendable: Sequence[str] = (),
+    is_dense: bool = False,
 ) -> "FitTable":
     """Make a plain table; None in a cell reads "-". Columns name their units, such as "age s".
 
     The first column names the row. Where the screen is too narrow, the columns named in `expendable` are left out, the
-    first one first; where that does not do, each row becomes a block of lines.
+    first one first; where that does not do, each row becomes a block of lines. `is_dense`: its cells are numbers and
+    single words, which may stand one space apart.
     """
     from headrace.cli.fit_table import FitTable
 
-    return FitTable(columns, [["-" if cell is None else str(cell) for cell in row] for row in rows], title, expendable)
+    cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    return FitTable(columns, cells, title, expendable, is_dense=is_dense)
 
 
 def show_error(message: str, *, hint: str | None = None) -> None:

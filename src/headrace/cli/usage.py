@@ -12,7 +12,8 @@ import typer
 from headrace.cli.control_client import ControlClient
 from headrace.cli.ledger_access import open_access, refusing_wrong_usage
 from headrace.cli.options import ConfigOption, JsonOption, verb_app
-from headrace.cli.output import EXIT_PROBLEMS, EXIT_USAGE, emit, fail, table
+from headrace.cli.output import EXIT_PROBLEMS, EXIT_USAGE, NOT_MEASURED, emit, fail, table
+from headrace.declaration.nearest import did_you_mean
 from headrace.domain.quota import NANOS
 from headrace.fleet.deploy.state_files import find_supervisor
 from headrace.ledger.projector import DAY_S
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 app = verb_app()
 
-NOT_MEASURED = "not measured"
 COST = "cost"
 COLUMNS = (
     *("requests", "completed", "rejected", "evicted", "failed", "cancelled"),
@@ -35,10 +35,11 @@ COLUMNS = (
     *("TTFT p50 s", "TTFT p99 s", "E2E p50 s", "E2E p99 s"),
 )
 _EXPENDABLE = (
-    *("E2E p50 s", "E2E p99 s", "cached input tokens", "TTFT p50 s", "evicted", "rejected", "cancelled", "GPU s"),
-    *("TTFT p99 s", "completed"),
+    *("evicted", "cancelled", "cached input tokens", "E2E p50 s", "TTFT p50 s", "GPU s"),
+    *("input tokens", "output tokens", COST, "TTFT p99 s", "E2E p99 s"),
 )
-"""What a narrow screen does without, the least first; CSV and JSON have all."""
+"""What a narrow screen does without, the least first; CSV and JSON have all. How many requests there were, and how
+many came to nothing, is always there."""
 _STATUS_S = 5.0
 
 
@@ -129,15 +130,23 @@ def usage_table(report: UsageReport, currency: str) -> "RenderableType":
     rows: list[tuple[object, ...]] = [(*_names(row, "(unknown)"), *_cells(row)) for row in report.rows]
     rows.append(("total", *([""] * (len(report.by) - 1)), *_cells(report.total)))
     span = f"{_moment(report.since_at)} to {_moment(report.until_at)} UTC; latencies as the gateway saw them"
-    columns = [f"cost {currency}" if column == COST else column for column in COLUMNS]
-    return table((*(group.value for group in report.by), *columns), rows, title=span, expendable=_EXPENDABLE)
+    if report.total.other_requests:
+        span += f"; besides, {report.total.other_requests} requests for lists, files and batches"
+    columns, expendable = (
+        [f"cost {currency}" if one == COST else one for one in each] for each in (COLUMNS, _EXPENDABLE)
+    )
+    return table(
+        (*(group.value for group in report.by), *columns), rows, title=span, expendable=expendable, is_dense=True
+    )
 
 
 def _groups(text: str) -> tuple[UsageGroup, ...]:
     try:
         return tuple(dict.fromkeys(UsageGroup(part.strip()) for part in text.split(",")))
     except ValueError:
-        fail(f'--by "{text[:80]}" is not made of {", ".join(UsageGroup)}', code=EXIT_USAGE)
+        wrong = next(part.strip() for part in text.split(",") if part.strip() not in {*UsageGroup})
+        hint = f"{did_you_mean(wrong, [*UsageGroup])} Several are joined by commas: --by tenant,model."
+        fail(f'usage is not summed up by "{wrong[:80]}"', hint=hint, code=EXIT_USAGE)
 
 
 def _csv(report: UsageReport) -> str:

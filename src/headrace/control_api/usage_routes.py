@@ -86,7 +86,8 @@ def _groups(request: Request) -> tuple[UsageGroup, ...]:
     try:
         groups = tuple(dict.fromkeys(UsageGroup(part) for part in named.split(",")))
     except ValueError as error:
-        message = f'by="{named[:80]}" is not made of {", ".join(UsageGroup)}'
+        wrong = next(part for part in named.split(",") if part not in {*UsageGroup})
+        message = f'usage is not summed up by "{wrong[:80]}". {did_you_mean(wrong, [*UsageGroup])}'
         raise RequestError(ErrorCode.INVALID_REQUEST, message, param="by") from error
     return groups
 

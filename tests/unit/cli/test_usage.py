@@ -37,7 +37,13 @@ def ledger(run, tmp_path: Path):
 
     def write(*requests: dict[str, object], is_waiting: bool = False) -> None:
         for number, request in enumerate(requests):
-            given = {"request_id": "r", "received_at": now_at - 60, "outcome": "completed", **request}
+            given = {
+                "request_id": "r",
+                "dialect": "chat.completions",
+                "received_at": now_at - 60,
+                "outcome": "completed",
+                **request,
+            }
             journal.append(encode_record(RequestRecord(uid=f"{is_waiting}{number}", **given)))
         journal.flush()
         if not is_waiting:
@@ -129,4 +135,24 @@ def test_usage_by_several_groups_with_cost_for_a_spreadsheet(run, ledger):
         3_000_000_000,
     )
     ran = run("usage", "--by", "tenant,colour")
-    assert (ran.code, "is not made of" in ran.err) == (2, True)
+    assert (ran.code, 'not summed up by "colour"' in ran.err) == (2, True)
+    ran = run("usage", "--by", "tenant,modle")
+    assert 'Did you mean "model"?' in ran.err
+    assert "--by tenant,model" in ran.err
+
+
+def test_a_narrow_screen_keeps_how_requests_ended_and_both_latencies(run, ledger, monkeypatch):
+    """What was not measured at all goes first; then the least columns; three groups still are a table."""
+    ledger({"tenant": "research", "input_tokens": 7, "output_tokens": 3, "ttft_s": 0.25, "e2e_s": 1.5}, {"tenant": "b"})
+    monkeypatch.setenv("COLUMNS", "80")
+    out = run("usage").out
+    assert "not measured: cached input tokens, GPU s, cost" in out
+    heads = "".join(out.splitlines()[:5])
+    for column in ("requests", "completed", "rejected", "failed", "TTFT p99 s", "E2E p99 s"):
+        assert column.split()[0] in heads, column
+        assert f"{column}," not in out.partition("left out")[2]
+    by_three = run("usage", "--by", "tenant,day,class").out
+    assert "tenant research" not in by_three, "rows, not blocks"
+    assert len([line for line in by_three.splitlines() if line.startswith(("research", "b ", "total"))]) == 3
+    for column in ("requests", "completed", "rejected", "failed"):
+        assert column in by_three.partition("left out")[0]

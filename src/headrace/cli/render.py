@@ -59,7 +59,7 @@ class RenderReport:
     notes: tuple[str, ...]
 
 
-@app.command(epilog="Example: headrace render kubernetes --namespace llm --split deploy/base")
+@app.command(epilog="Example: headrace render kubernetes --namespace llm --split deploy")
 def render_command(
     target: TargetArgument,
     config: ConfigOption = None,

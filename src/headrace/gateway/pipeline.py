@@ -5,6 +5,7 @@ path they would cost as much as half of all the checks together (docs/decisions/
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 
@@ -108,6 +109,8 @@ class Pipeline:
                     self._open_stored(exchange, account.caller)
             except RequestError as error:
                 exchange.error = error
+                if account.caller is None:
+                    account.refused = self._find_refused(exchange, is_line=identify is not None)
             except Exception as bug:  # noqa: BLE001 (boundary, as in `serve`)
                 exchange.error = exchange.state.report(bug)
 
@@ -154,16 +157,15 @@ class Pipeline:
         )
         exchange.body = b""
         request.tenant, request.request_class = caller.tenant, caller.default_class
+        account.model = name = request.requested_model
+        account.counted = self._books.counters.of(name)
         if CLASS_HEADER in exchange.headers:
             request.request_class = class_of(exchange.headers, caller)
         account.is_stream = request.is_stream
-        if rules.chooser is not None and request.requested_model in rules.chooser:
+        if rules.chooser is not None and name in rules.chooser:
             self._choose_model(account, request, caller, rules.chooser)
-        else:
-            if caller.models is not None and not caller.may_use(request.requested_model):  # 2 identity
-                raise model_not_found(request.requested_model)
-            account.model = request.requested_model
-            account.counted = self._books.counters.of(request.requested_model)
+        elif caller.models is not None and not caller.may_use(name):  # 2 identity
+            raise model_not_found(name)
         account.request_class = CLASS_NAMES[request.request_class]
         if EXPLAIN_ASKS in exchange.headers:
             request = self.quota.fit(caller, request, exchange.received_mono_s)
@@ -172,15 +174,24 @@ class Pipeline:
 
     def _choose_model(self, account: Account, request: InferenceRequest, caller: Caller, chooser: ModelChooser) -> None:
         """4 routing, its first half: the name stands for several models. Refusals count as the name's."""
-        name, counters = request.requested_model, self._books.counters
-        if not chooser.visible_to(name, caller):
-            raise model_not_found(name)
-        account.model, account.counted = name, counters.of(name)
+        if not chooser.visible_to(request.requested_model, caller):
+            raise model_not_found(request.requested_model)
         chooser.choose(request, caller)
-        account.counted = counters.of(request.requested_model)
+        account.counted = self._books.counters.of(request.requested_model)
 
     def _identify_line(self, exchange: Exchange, now_at: float) -> Caller:
         return self._current().identity.identify_submitter(read_submitter(exchange), now_at)
+
+    def _find_refused(self, exchange: Exchange, *, is_line: bool) -> Caller | None:
+        """Who was refused by identity, for log and ledger."""
+        if self.rules is None:
+            return None
+        identity = self.rules.identity
+        if not is_line:
+            return identity.find_refused(exchange)
+        with suppress(RequestError):
+            return identity.refused_submitter(read_submitter(exchange))
+        return None
 
     def _open_stored(self, exchange: Exchange, caller: Caller) -> None:
         """Files and batches: what is uploaded goes through as it comes."""
@@ -372,6 +383,10 @@ class Progress:
         if answer_id is not None and self.account.dialect == RESPONSES:
             self.pipeline.remember_answer(self.account, answer_id)
         self._settle(None, status)
+
+    def passed_on(self, status: int, code: ErrorCode | None) -> None:
+        """The batch process has answered."""
+        self._settle(code, status)
 
     def failed(self, error: RequestError) -> None:
         self.refuse(error)

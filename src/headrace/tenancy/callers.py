@@ -69,6 +69,12 @@ class CallerMaker:
             limits=limits,
         )
 
+    def make_refused(self, *, tenant: TenantId, key_id: KeyId, project: str | None = None) -> Caller:
+        """Whom a request was refused to, for log and ledger: may use nothing."""
+        plan = self._tenants.get(tenant)
+        organisation = None if plan is None else plan.organisation
+        return Caller(tenant=tenant, key_id=key_id, models=frozenset(), organisation=organisation, project=project)
+
 
 def intersection(some: Names, others: Names) -> Names:
     """What both allow."""

@@ -26,6 +26,9 @@ from headrace.tenancy.conflict import ChangedMeanwhileError
 from headrace.tenancy.key_view import view_key
 from headrace.tenancy.keys import generate_key
 
+ENDED_S = 30 * 86400.0
+"""Keys that were revoked or expired so lately are still recognised, to say whose a refused request is. Chosen."""
+
 
 class KeyNotFoundError(UnknownNameError):
     """No key has this id."""
@@ -83,6 +86,18 @@ class KeyStore:
             msgspec.structs.replace(record, grant=grants.get(record.key_id)) if record.scope is Scope.ADMIN else record
             for record in records
         )
+
+    def list_known_keys(self) -> tuple[KeyRecord, ...]:
+        """Those that may be used, and those that ended in the last ENDED_S: they open nothing, but whoever
+        goes on sending one is known. For `KeyRing`."""
+        since_at = self._clock.wall_at().timestamp() - ENDED_S
+        is_late = or_(KEYS.c.revoked_at > since_at, KEYS.c.expires_at > since_at)
+        query = select(KEYS).where(or_(KEYS.c.revoked_at.is_not(None), KEYS.c.expires_at.is_not(None)), is_late)
+        usable = self.list_usable_keys()
+        known = {record.key_id for record in usable}
+        with self._database.reading() as connection:
+            ended = [_read(row) for row in connection.execute(query).mappings()]
+        return (*usable, *(record for record in ended if record.key_id not in known))
 
     def get_key(self, key_id: KeyId) -> KeyRecord:
         """Raises: KeyNotFoundError."""

@@ -64,18 +64,20 @@ class KeyRing:
     Concurrency: pure; safe to share.
     """
 
-    __slots__ = ("_by_id",)
+    __slots__ = ("_by_id", "_revoked")
 
     def __init__(self, records: Iterable[KeyRecord] = ()) -> None:
+        given = tuple(records)
         self._by_id: dict[bytes, tuple[bytes, float, KeyRecord | None]] = {
             record.key_id.encode("ascii"): (
                 record.secret_sha256,
                 record.expires_at.timestamp() if record.expires_at else _FOREVER_AT,
                 record,
             )
-            for record in records
+            for record in given
             if record.revoked_at is None
         }
+        self._revoked = {record.key_id.encode("ascii"): record for record in given if record.revoked_at is not None}
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -97,3 +99,12 @@ class KeyRing:
         if compare_digest(sha256(token).digest(), digest) and now_at < expires_at:
             return record
         return None
+
+    def find_holder(self, token: bytes) -> KeyRecord | None:
+        """The key that `token` is or was: an expired or revoked one, too, to say whose it is. It opens nothing."""
+        key_id = token[_ID_START:_ID_END]
+        digest, _, record = self._by_id.get(key_id, _ABSENT)
+        revoked = self._revoked.get(key_id)
+        if revoked is not None:
+            digest, record = revoked.secret_sha256, revoked
+        return record if compare_digest(sha256(token).digest(), digest) else None

@@ -12,6 +12,7 @@ import structlog
 from headrace.database.migrate import migrate
 from headrace.database.url import DatabaseError
 from headrace.domain.tenant import KeyRecord
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.settings import Settings
 from headrace.tenancy.key_store import KeyStore
 from headrace.whole_file import write_whole
@@ -40,7 +41,7 @@ class KeySource:
         self._keys: tuple[KeyRecord, ...] | None = None
 
     def read(self) -> tuple[KeyRecord, ...]:
-        """Return the keys that may be used.
+        """Return the keys that may be used, and those that could be lately.
 
         Raises: DatabaseError, where the database is away and no earlier keys are known.
         """
@@ -65,7 +66,7 @@ class KeySource:
             self._is_prepared = True
         version = self._store.read_version()
         if version != self._version:
-            self._keys = self._store.list_usable_keys()
+            self._keys = self._store.list_known_keys()
             self._version = version
             self._remember(self._keys)
 
@@ -78,5 +79,5 @@ class KeySource:
     def _find_known(self) -> tuple[KeyRecord, ...] | None:
         try:
             return msgspec.json.decode(self._file.read_bytes(), type=tuple[KeyRecord, ...])
-        except (OSError, msgspec.DecodeError):
+        except (*UNDECODABLE, OSError):
             return None

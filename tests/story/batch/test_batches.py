@@ -36,6 +36,25 @@ async def test_a_batch_is_answered_line_by_line(tmp_path: Path) -> None:
         assert Counter(one["request_class"] for one in lines) == {"offline": 40}
 
 
+async def test_what_the_store_refuses_is_on_record_as_refused(tmp_path: Path) -> None:
+    """Cancelling a batch that is over, or asking for one that is not there, is no completed request."""
+    async with an_office(tmp_path) as office:
+        client = office.batches.client()
+        made = await begin(client, jsonl([line("one")]))
+        await office.batches.wait_over(client, made.id)
+        with pytest.raises(openai.ConflictError):
+            await client.batches.cancel(made.id)
+        with pytest.raises(openai.NotFoundError) as missing:
+            await client.batches.retrieve("batch_nobody")
+        await office.batches.gateway.stop()
+        records = records_of(office.batches.gateway.settings.journal_dir)
+        ends = {(one["http_status"], one["outcome"], one["code"]) for one in records}
+        assert (409, "rejected", "conflict") in ends
+        assert (404, "rejected", missing.value.code) in ends
+        assert {one["code"] for one in records if one["outcome"] == "completed"} == {None}
+        assert {one["http_status"] for one in records if one["outcome"] == "completed"} == {200}
+
+
 async def test_what_a_line_gets_wrong_is_its_answer(tmp_path: Path) -> None:
     """Errors of single lines are in the error file beside the answers of the others, and fail nothing else."""
 

@@ -94,3 +94,25 @@ def test_a_whole_key_given_as_an_id_is_not_repeated(store):
         store.revoke_key(KeyId(clear_text))
     assert clear_text[14:] not in str(caught.value)
     assert caught.value.hint == f'Did you mean "{record.key_id}"?'
+
+
+def test_a_key_that_ended_lately_is_recognised_and_opens_nothing(store):
+    """Whoever goes on sending a revoked or expired key is known by it; without its secret nobody is."""
+    past = datetime.now(tz=UTC) - timedelta(days=1)
+    revoked_text, revoked = store.create_key(tenant=TEAM, scope=Scope.INFERENCE)
+    store.revoke_key(revoked.key_id)
+    expired_text, expired = store.create_key(tenant=TEAM, scope=Scope.INFERENCE, expires_at=past)
+    old_text, _ = store.create_key(tenant=TEAM, scope=Scope.INFERENCE, expires_at=past - timedelta(days=60))
+    good_text, good = store.create_key(tenant=TEAM, scope=Scope.INFERENCE)
+    ring, now_at = KeyRing(store.list_known_keys()), datetime.now(tz=UTC).timestamp()
+    for text, record in ((revoked_text, revoked), (expired_text, expired)):
+        assert ring.find(text.encode(), now_at) is None
+        assert ring.find_by_id(record.key_id, now_at) is None
+        holder = ring.find_holder(text.encode())
+        assert holder is not None
+        assert holder.key_id == record.key_id
+        assert ring.find_holder(text[:-1].encode() + b"~") is None
+    assert ring.find_holder(old_text.encode()) is None
+    found = ring.find(good_text.encode(), now_at)
+    assert found is not None
+    assert found.key_id == good.key_id

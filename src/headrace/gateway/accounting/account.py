@@ -53,6 +53,8 @@ class Account:
     """It left the queue without ever being dispatched."""
     first_output_mono_s: float | None = None
     caller: Caller | None = None
+    refused: Caller | None = None
+    """Who it is, where that is known and the request was refused all the same."""
     dialect: str | None = None
     model: str | None = None
     """Declared name only."""
@@ -95,7 +97,7 @@ class Account:
         tpot_s = None
         if ttft_s is not None and e2e_s is not None and output_tokens is not None and output_tokens > 1:
             tpot_s = (e2e_s - ttft_s) / (output_tokens - 1)
-        caller = self.caller
+        caller = self.caller or self.refused
         record = RequestRecord(  # by position: ten times cheaper than by name; a test pins the order
             self.uid,
             self.request_id,

@@ -14,6 +14,7 @@ import msgspec
 
 from headrace.domain.batch import SUBMITTER_HEADER, Submitter
 from headrace.domain.errors import ErrorCode, RequestError
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.gateway.http.exchange import Exchange
 from headrace.gateway.tasks import spawn
 
@@ -32,7 +33,9 @@ STREAMED_TYPE = "application/octet-stream"
 class Ending(Protocol):
     """Who settles the request's account."""
 
-    def delivered(self, status: int, answer_id: str | None) -> None: ...
+    def passed_on(self, status: int, code: ErrorCode | None) -> None:
+        """The batch process has answered, with an error where there is a `code`."""
+        ...
 
     def failed(self, error: RequestError) -> None: ...
 
@@ -170,7 +173,7 @@ class Relay:
             if name in response.headers:
                 lines += f"{name}: {response.headers[name]}\r\n".encode("ascii")
         self._exchange.respond(response.status_code, lines, bytes(body))
-        self._end(response.status_code)
+        self._end(response.status_code, _code_of(response.status_code, bytes(body)))
 
     async def _stream(self, response: httpx.Response) -> None:
         self._exchange.begin_stream(self._lines + f"content-type: {STREAMED_TYPE}\r\n".encode("ascii"))
@@ -178,7 +181,7 @@ class Relay:
             await self._may_send.wait()
             self._exchange.send(piece)
         self._exchange.end_stream()
-        self._end(200)
+        self._end(200, None)
 
     async def _refuse(self, error: Exception) -> None:
         await self._may_answer
@@ -192,12 +195,30 @@ class Relay:
         if is_streaming and connection is not None:
             connection.abort()  # the caller must not take what it has for the whole file
 
-    def _end(self, status: int) -> None:
+    def _end(self, status: int, code: ErrorCode | None) -> None:
         ending, self._ending = self._ending, None
         if ending is not None:
-            ending.delivered(status, None)
+            ending.passed_on(status, code)
 
     def _release(self) -> None:
         if self._is_holding and self._exchange.connection is not None:
             self._is_holding = False
             self._exchange.connection.hold_reading(False)
+
+
+class _Error(msgspec.Struct):
+    code: str | None = None
+
+
+class _Refusal(msgspec.Struct):
+    error: _Error
+
+
+def _code_of(status: int, body: bytes) -> ErrorCode | None:
+    """Why the batch process refused; what it answers otherwise is no fault."""
+    if status < 400:
+        return None
+    try:
+        return ErrorCode(msgspec.json.decode(body, type=_Refusal).error.code or "")
+    except (*UNDECODABLE, ValueError):
+        return ErrorCode.INTERNAL_BUG  # no answer of its own

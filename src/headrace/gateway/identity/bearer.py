@@ -72,6 +72,36 @@ class Identity:
             tenant=TenantId(submitter.tenant), key_id=KeyId(submitter.key_id), project=submitter.project
         )
 
+    def find_refused(self, exchange: Exchange) -> Caller | None:
+        """Return who sends a request that `identify` has refused, where that is certain; for log and ledger alone."""
+        try:
+            named = self._find_named(exchange)
+            given = exchange.headers.get(b"authorization", b"")
+            token = given[7:].strip() if given[:7] == b"Bearer " else b"" if named else _token(exchange.headers)
+        except RequestError:
+            return None
+        if named is None and self._desk is not None and token[:3] == b"eyJ":
+            named = self._desk.find_known(token)
+        if named is not None:
+            key_id = KeyId(f"{named.issuer}:{named.subject}")
+            return self._maker.make_refused(tenant=TenantId(named.tenant), key_id=key_id, project=named.project)
+        record = self._ring.find_holder(token)
+        if record is None:
+            return None
+        return self._maker.make_refused(tenant=record.tenant, key_id=record.key_id, project=record.project)
+
+    def _find_named(self, exchange: Exchange) -> VerifiedToken | None:
+        connection = exchange.connection
+        if self._trusted is None or connection is None:
+            return None
+        return self._trusted.find(exchange.headers, connection.peer, connection.repeated)
+
+    def refused_submitter(self, submitter: Submitter) -> Caller:
+        """The same for who has submitted a batch."""
+        return self._maker.make_refused(
+            tenant=TenantId(submitter.tenant), key_id=KeyId(submitter.key_id), project=submitter.project
+        )
+
     def stand_in(self, tenant: str) -> Caller:
         """Anybody of a tenant, to say what would become of a request. Raises: RequestError FORBIDDEN or SUSPENDED."""
         return self._maker.make(tenant=TenantId(tenant), key_id=KeyId(""))

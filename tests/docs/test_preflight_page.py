@@ -12,8 +12,11 @@ CORE = ROOT / "src" / "headrace" / "fleet" / "deploy" / "preflight" / "core"
 
 def test_every_finding_is_explained() -> None:
     """An operator finds each code of the output on the page."""
-    source = "\n".join(path.read_text() for path in CORE.glob("*.py"))
-    codes = set(re.findall(r"\b(?:ok|warn|fail)\(\s*\"([a-z-]+)\"", source)) | {"engine-file", "compute-capability"}
+    source = "\n".join(path.read_text() for folder in (CORE, CORE.parent) for path in folder.glob("*.py"))
+    codes = set(re.findall(r"\b(?:ok|warn|fail)\(\s*\"([a-z-]+)\"", source)) | set(
+        re.findall(r'code="([a-z-]+)"', source)
+    )
+    codes |= {"engine-file", "compute-capability", "listen", "control"}
     assert len(codes) > 20
     assert [code for code in sorted(codes) if f"`{code}`" not in PAGE] == []
 

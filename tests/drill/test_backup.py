@@ -29,7 +29,6 @@ def _back_up_as_documented(state: Path, folder: Path) -> None:
     """Run the page's first shell block."""
     block = re.search(r"```sh\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     assert block is not None
-    (folder / "backup").mkdir()
     subprocess.run(
         ["sh", "-c", block[1]], cwd=folder, env={**os.environ, "STATE": str(state)}, check=False, capture_output=True
     )

@@ -177,7 +177,7 @@ class Telemetry(Section):
     kv_events: bool = Field(
         default=False,
         description="Tell changes of the KV cache, which the gateway follows: docs/routing.md. vLLM and SGLang use the "
-        "engine's port + 10000 and + 15000, and need headrace[kv-events].",
+        "engine's port + 10000 and + 15000, and need the extra kv-events (docs/installation.md).",
     )
     traces: str | None = Field(
         default=None, min_length=1, description="OTLP endpoint for the engine's traces, such as http://collector:4317."

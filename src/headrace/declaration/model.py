@@ -321,7 +321,8 @@ class Ledger(Section):
     database: str | None = Field(
         default=None,
         repr=False,
-        description="SQLAlchemy URL: postgresql+psycopg://... or sqlite:///PATH; default: SQLite in the state folder.",
+        description="SQLAlchemy URL: postgresql+psycopg://... (needs the extra postgres: docs/installation.md) or "
+        "sqlite:///PATH; default: SQLite in the state folder.",
         json_schema_extra={**RESTART, **SECRET},
     )
     flush_interval_s: float = Field(

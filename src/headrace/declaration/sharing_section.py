@@ -18,7 +18,8 @@ class Sharing(Section):
         default=None,
         repr=False,
         description="URL of the Redis (6.2 or newer) or Valkey through which gateways share limits and budgets: "
-        "redis://, rediss:// (TLS) or unix://. Needs headrace[redis]. Null: each machine has its own.",
+        "redis://, rediss:// (TLS) or unix://. Needs the extra redis (docs/installation.md). Null: each machine has "
+        "its own.",
         json_schema_extra={**RESTART, **SECRET},
     )
     namespace: str = Field(

@@ -1,6 +1,6 @@
 """Follows one rank of an engine over ZeroMQ: its events as they come, and those that were missed when asked for again.
 
-Needs the extra `headrace[kv-events]`. All waiting is the event loop's; ZeroMQ has a thread of its own for the wire.
+Needs the extra `kv-events`. All waiting is the event loop's; ZeroMQ has a thread of its own for the wire.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """The book in Redis or Valkey: several gateways share through one atomic script, one round trip an exchange.
 
-Redis' own clock decides; the gateways' clocks may be wrong. Needs the extra `headrace[redis]`.
+Redis' own clock decides; the gateways' clocks may be wrong. Needs the extra `redis`.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError
 
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.tenancy.leases.exchange import Exchange, ExchangeReply, StoreLostError
 
 SCRIPT = files("headrace.tenancy.leases").joinpath("exchange.lua").read_bytes()
@@ -51,7 +52,7 @@ class RedisStore:
                 except NoScriptError:
                     answer = await self._client.eval(self._script, *arguments)
             return _decode(answer)
-        except (RedisError, OSError, TimeoutError, msgspec.MsgspecError) as error:
+        except (*UNDECODABLE, RedisError, OSError, TimeoutError) as error:
             raise StoreLostError(f"Redis: {type(error).__name__}: {error}") from error
 
     async def close(self) -> None:

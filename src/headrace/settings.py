@@ -4,6 +4,7 @@ Everything else an operator can set is in the declaration (docs/settings.md list
 """
 
 import os
+import pwd
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,3 +90,11 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
         state_dir=Path(env.get("HEADRACE_STATE_DIR") or state_home / "headrace").absolute(),
         cache_dir=Path(env.get("HEADRACE_CACHE_DIR") or cache_home / "headrace").absolute(),
     )
+
+
+def user_name(uid: int) -> str:
+    """The name of a user of this machine, or the number where it has none (in a container)."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

@@ -61,8 +61,13 @@ def _row(entry: AuditEntry) -> tuple[object, ...]:
         _who(entry.subject),
         entry.channel.value,
         entry.action,
-        ": ".join(part for part in (entry.name, _what(entry)) if part),
+        ": ".join(part for part in (_named(entry), _what(entry)) if part),
     )
+
+
+def _named(entry: AuditEntry) -> str:
+    """What was changed; a declaration by its file's name alone."""
+    return PurePath(entry.name).name if entry.action.startswith("instance.") else entry.name
 
 
 def _who(subject: str) -> str:
@@ -88,5 +93,8 @@ def _facts(value: Any, name: str, path: str = "") -> Iterator[str]:
         for key, one in cast("dict[str, Any]", value).items():
             if key not in _ROW_HAS and one != name:
                 yield from _facts(one, name, f"{path}.{key}" if path else key)
-    elif value not in (None, "", [], {}):
+    elif isinstance(value, list):
+        texts = [compact_text(one) for one in cast("list[Any]", value)]
+        yield from [f"{path}: {', '.join(texts)}"] if path and texts else texts
+    elif value not in (None, "", {}):
         yield f"{path}: {compact_text(value)}" if path else compact_text(value)

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
 app = verb_app()
 _BAR = 10
+_MOST_DECIMALS = 9
+"""Costs are kept in billionths."""
+_ROUNDED_OFF = 0.01
+"""Rounding may take or add so much of an amount. Chosen: what is read off a screen."""
 
 
 @app.command(epilog="Example: headrace budget --tenant search")
@@ -36,13 +40,20 @@ def _row(view: LimitView) -> tuple[object, ...]:
         view.level.value,
         view.name or "all callers",
         view.limit_name.replace("_", " "),
-        f"{view.limit:,.2f}",
-        f"{view.used:,.4f}",
-        f"{view.remaining:,.4f}",
+        money_text(view.limit, 2),
+        money_text(view.used, 4),
+        money_text(view.remaining, 4),
         view.currency,
         _bar(view.used_ratio),
         mark_text(view),
     )
+
+
+def money_text(amount: float, decimals: int) -> str:
+    """With so many decimals, or as many more as it takes to say the amount: no budget and no cost reads as nothing."""
+    while decimals < _MOST_DECIMALS and abs(round(amount, decimals) - amount) > abs(amount) * _ROUNDED_OFF:
+        decimals += 1
+    return f"{amount:,.{decimals}f}"
 
 
 def mark_text(view: LimitView) -> str | None:

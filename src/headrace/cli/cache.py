@@ -1,6 +1,6 @@
 """`headrace cache`: how often prompts are found in the engines' prefix caches, and why they are not."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,7 +44,8 @@ def misses(as_json: JsonOption = False) -> None:
     """Show why prompts that could have shared a cached beginning did not: cause, place, tokens lost, what to do.
 
     Found out from keyed hashes of a sample of the last hour's requests; no prompt text is kept. What happened fewer
-    than three times is left out. Exits with 3 where there are misses to show.
+    than three times is left out. "alike" names prompts whose first text is the same but for times, ids and numbers:
+    wider than a family of `headrace cache`. Exits with 3 where there are misses to show.
     """
     settings = load_settings()
     get_supervisor(settings)
@@ -93,7 +94,7 @@ def misses_view(found: MissStatus) -> "RenderableType":
         return "nothing measured yet: no answer has told its cached tokens"
     if not found.rows:
         return f"no misses to explain in the last hour\n{looked}"
-    heads = ("model", "tenant", "family", "cause", "where", "requests", "tokens lost per hour", "what to do")
+    heads = ("model", "tenant", "alike", "cause", "where", "requests", "tokens lost per hour", "what to do")
     return Group(table(heads, map(_miss_row, found.rows)), looked)
 
 
@@ -102,7 +103,7 @@ def _miss_row(row: MissRow) -> tuple[object, ...]:
     if row.byte_offset is not None:
         where += f", byte {_span(row.byte_offset, row.grain_bytes)} (about token {row.token_offset})"
     lost = f"{row.tokens_lost_per_hour:.0f}"
-    return (row.model, row.tenant, row.family, row.cause.value, where, row.requests, lost, row.advice)
+    return (row.model, row.tenant, row.alike, row.cause.value, where, row.requests, lost, row.advice)
 
 
 def _span(first: int, grain: int | None) -> str:
@@ -123,15 +124,23 @@ def explanation_view(found: Explanation) -> str:
 def cache_view(found: RoutingStatus) -> "RenderableType":
     """The counts for a person."""
     from rich.console import Group
+    from rich.text import Text
 
     if not found.tenants and not found.endpoints:
         return "nothing measured yet: no answer of a model with several endpoints has told its cached tokens"
     shown: list[RenderableType] = []
     if found.tenants:
-        shown.append(table(("model", "tenant", *COUNTS), map(_row, found.tenants)))
-        shown.append(table(("model", "family", *COUNTS), map(_row, found.families[:SHOWN_FAMILIES])))
-    shown.append(table(("endpoint", "blocks", "held tokens", "of", "trust", *COUNTS[:4]), _endpoints(found.endpoints)))
+        shown += [_titled("by tenant", ("model", "tenant", *COUNTS), map(_row, found.tenants)), Text("")]
+        families = f"by family: prompts with the same first kilobyte; the {SHOWN_FAMILIES} with most input"
+        rows = map(_row, found.families[:SHOWN_FAMILIES])
+        shown += [_titled(families, ("model", "family", *COUNTS), rows), Text("")]
+    columns = ("endpoint", "blocks", "held tokens", "of", "trust", *COUNTS[:4])
+    shown.append(_titled("by endpoint: what its cache is believed to hold", columns, _endpoints(found.endpoints)))
     return Group(*shown)
+
+
+def _titled(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> "RenderableType":
+    return table(columns, rows, title=title, expendable=("expected tokens", "blocks", "trust", "input tokens"))
 
 
 def _row(counts: HitCounts) -> tuple[object, ...]:

@@ -216,8 +216,17 @@ def _do(
     as_json: bool,
 ) -> None:
     with open_access(config) as access:
-        record = act(access, _id_of(key_id))
-        _finish(access, record, f"{done} {record.key_id} (tenant {record.tenant}).", as_json=as_json)
+        before = access.keys.get_key(_id_of(key_id))
+        record = act(access, before.key_id)
+        said = f"{done} {record.key_id} (tenant {record.tenant})." if record != before else _unchanged(done, record)
+        _finish(access, record, said, as_json=as_json)
+
+
+def _unchanged(done: str, record: KeyRecord) -> str:
+    """What the key was already, and since when."""
+    at = {"Revoked": record.revoked_at, "Suspended": record.suspended_at}.get(done)
+    was = "not suspended" if at is None else f"{done.lower()} already, at {at:%Y-%m-%d %H:%M} UTC"
+    return f"{record.key_id} (tenant {record.tenant}) was {was}; nothing was changed."
 
 
 def _finish(access: LedgerAccess, record: KeyRecord, said: str, *, as_json: bool) -> None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import pwd
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from headrace.domain.clock import Clock, SystemClock
 from headrace.domain.ids import KeyId
 from headrace.domain.operator_error import UnknownNameError
 from headrace.fleet.deploy.state_files import find_supervisor
-from headrace.settings import Settings, load_settings
+from headrace.settings import Settings, load_settings, user_name
 from headrace.tenancy.entry_store import EntryStore
 from headrace.tenancy.governing import EntryWishError, Governor
 from headrace.tenancy.key_store import KeyStore
@@ -101,7 +100,7 @@ def open_access(config: Path | None) -> Generator[LedgerAccess, None, None]:
             keys=KeyStore(database, clock),
             entries=EntryStore(database, clock),
             clock=clock,
-            principal=Principal(subject=f"local:{_user()}", grant=OWNER_OF_ALL, channel=Channel.LOCAL),
+            principal=Principal(subject=f"local:{user_name(os.getuid())}", grant=OWNER_OF_ALL, channel=Channel.LOCAL),
         )
     finally:
         database.close()
@@ -116,13 +115,6 @@ def refusing_wrong_usage() -> Generator[None, None, None]:
         fail(error.message, hint=error.hint, code=EXIT_USAGE)
     except DeclarationError as error:  # of a --set
         fail(error.problems[0].message, hint=error.problems[0].hint, code=EXIT_USAGE)
-
-
-def _user() -> str:
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
 
 
 def _declaration_path(config: Path | None, settings: Settings) -> Path | None:

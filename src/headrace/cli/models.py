@@ -42,9 +42,18 @@ class ModelRow:
     """Where the weights are, after --fetch."""
 
 
-@app.command(epilog="Example: headrace models --fetch")
-def models(config: ConfigOption = None, is_fetching: FetchOption = False, as_json: JsonOption = False) -> None:
+@app.callback(invoke_without_command=True, epilog="Example: headrace models --fetch")
+def models(
+    context: typer.Context, config: ConfigOption = None, is_fetching: FetchOption = False, as_json: JsonOption = False
+) -> None:
     """List the declared models: source, whether it is cached, pools, state; with --fetch, fetch the weights."""
+    if context.invoked_subcommand is None:
+        list_models(config, is_fetching, as_json)
+
+
+@app.command("list", epilog="Example: headrace models list --json")
+def list_models(config: ConfigOption = None, is_fetching: FetchOption = False, as_json: JsonOption = False) -> None:
+    """List the declared models, as `headrace models` does."""
     settings = load_settings()
     path = find_declaration(config, environ=os.environ)
     declaration = load_declaration(path, environ=os.environ).declaration

@@ -121,9 +121,12 @@ def suspend(
 ) -> None:
     """Refuse new requests within a second, whoever owns the entry; requests in work are finished."""
     with open_access(config) as access, refusing_wrong_usage():
+        was_suspended = _is_suspended(access.governor.get_entry(kind, name), project)
         view = access.governor.suspend(kind, name, project=project, reason=reason, by=access.principal)
         access.announce_change()
-    emit(kind.value, view, as_json=as_json, human=f"Suspended {_subject(kind, name, project)}.")
+    subject = _subject(kind, name, project)
+    said = f"{subject} was suspended already." if was_suspended else f"Suspended {subject}."
+    emit(kind.value, view, as_json=as_json, human=said)
 
 
 @app.command(epilog="Example: headrace tenants resume search")
@@ -136,9 +139,16 @@ def resume(
 ) -> None:
     """Take requests again."""
     with open_access(config) as access:
+        was_suspended = _is_suspended(access.governor.get_entry(kind, name), project)
         view = access.governor.resume(kind, name, project=project, by=access.principal)
         access.announce_change()
-    emit(kind.value, view, as_json=as_json, human=f"Resumed {_subject(kind, name, project)}.")
+    subject = _subject(kind, name, project)
+    emit(
+        kind.value,
+        view,
+        as_json=as_json,
+        human=f"Resumed {subject}." if was_suspended else f"{subject} was not suspended.",
+    )
 
 
 @app.command(epilog="Example: headrace tenants delete search --revoke-keys")
@@ -237,6 +247,10 @@ def _settings(section: dict[str, Any], path: str = "") -> Iterator[str]:
 
 def _closing(view: EntryView, *, is_dry_run: bool) -> list[str]:
     return [*(f"warning: {one}" for one in view.warnings), *(["(dry run: nothing was done)"] if is_dry_run else [])]
+
+
+def _is_suspended(view: EntryView, project: str | None) -> bool:
+    return view.is_suspended if project is None else project in view.suspended_projects
 
 
 def _subject(kind: EntryKind, name: str, project: str | None) -> str:

@@ -25,11 +25,17 @@ class Access(StrEnum):
     """An admin key of that role (see `domain.admin.Role`), or the instance's own Unix socket."""
 
 
-LOCAL_OWNER = Principal(subject="local", grant=OWNER_OF_ALL, channel=Channel.LOCAL)
-"""Whoever can open the instance's own Unix socket: its user."""
+LOCAL_USER = "local:"
+"""Before the name of a user, in the audit log and as the client of a connection to the instance's own socket."""
 
 NOBODY = Principal(subject="nobody", grant=Grant(role=Role.VIEWER), channel=Channel.API)
 """Behind public routes, which never look."""
+
+
+def local_owner(client: str | None) -> Principal:
+    """Whoever can open the instance's own Unix socket: its user, or root."""
+    subject = client if client is not None and client.startswith(LOCAL_USER) else "local"
+    return Principal(subject=subject, grant=OWNER_OF_ALL, channel=Channel.LOCAL)
 
 
 class AdminGate:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from headrace.control_api.access import LOCAL_OWNER, NOBODY, Access, AdminGate, check_access
+from headrace.control_api.access import NOBODY, Access, AdminGate, check_access, local_owner
 from headrace.control_api.answers import answer_error
 from headrace.control_api.context import ControlContext
 from headrace.control_api.operations import Operations
@@ -87,7 +87,7 @@ class _Path:
 
     async def _identify(self, route: ControlRoute, request: Request) -> Principal:
         if self.is_local:
-            return LOCAL_OWNER
+            return local_owner(request.client.host if request.client else None)
         if route.access is Access.PUBLIC:
             return NOBODY
         return await self.context.gate.identify(request.headers.get("authorization"))

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import struct
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import cast
@@ -12,8 +13,12 @@ import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from headrace.control_api.access import LOCAL_USER
 from headrace.domain.operator_error import OperatorError
+from headrace.settings import user_name
 
+_PEER = struct.Struct("=iii")
+"""pid, uid, gid. Source: struct ucred, unix(7)."""
 _BACKLOG = 128
 _CONNECTIONS = 256
 """More at once are answered 503."""
@@ -89,6 +94,9 @@ def _bounded_protocol(request_timeout_s: float) -> type[H11Protocol]:
 
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
+            user = _find_user(transport)
+            if user is not None:
+                self.client = (f"{LOCAL_USER}{user}", 0)
             self._watch()
 
         def data_received(self, data: bytes) -> None:
@@ -118,6 +126,15 @@ def _bounded_protocol(request_timeout_s: float) -> type[H11Protocol]:
                 self._timer = None
 
     return BoundedProtocol
+
+
+def _find_user(transport: asyncio.Transport) -> str | None:
+    """Who has opened the instance's own socket, as the kernel says; None for a TCP connection."""
+    connected = cast("socket.socket", transport.get_extra_info("socket"))
+    if connected.family != socket.AF_UNIX or not hasattr(socket, "SO_PEERCRED"):
+        return None
+    _, uid, _ = _PEER.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+    return user_name(uid)
 
 
 def _config(app: Starlette, protocol: type[H11Protocol]) -> uvicorn.Config:

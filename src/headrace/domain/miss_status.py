@@ -53,11 +53,13 @@ ADVICE: dict[MissCause, str] = {
 
 
 class MissRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Misses of one family of prompts that have one cause at one place. Numbers and known words only."""
+    """Misses of prompts that begin alike and that have one cause at one place. Numbers and known words only."""
 
     model: str
     tenant: str
-    family: str
+    alike: str
+    """Names all prompts whose first text is the same but for times, ids and numbers. Not the family of HitCounts, which
+    is the same first kilobyte to the byte."""
     """A keyed hash."""
     cause: MissCause
     place: str
@@ -103,7 +105,7 @@ def add_up_misses(found: Iterable[MissStatus]) -> MissStatus:
     statuses = list(found)
     rows: dict[tuple[str, str, str, str, str], MissRow] = {}
     for row in (row for status in statuses for row in status.rows):
-        key = (row.model, row.tenant, row.family, row.cause.value, row.place)
+        key = (row.model, row.tenant, row.alike, row.cause.value, row.place)
         known = rows.get(key)
         rows[key] = row if known is None else _sum(known, row)
     return MissStatus(

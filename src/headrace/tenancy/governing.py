@@ -81,6 +81,7 @@ class EntryView(msgspec.Struct, frozen=True, kw_only=True):
     """None: it is not, or the file says so."""
     reason: str = ""
     active_keys: int = 0
+    """Of its callers and of its own operators, suspended ones too: what deleting it would revoke."""
     warnings: tuple[str, ...] = ()
 
 
@@ -287,14 +288,15 @@ class Governor:
             raise ConflictError(f'organisation "{name}" still has tenants: {", ".join(tenants[:5])}')
 
     def _active_keys(self) -> Counter[str]:
-        """Keys of callers, by tenant; those of operators reach where their grant says."""
-        keys = self.keys.list_keys()
-        return Counter(key.tenant for key in keys if key.scope is Scope.INFERENCE and self._is_active(key))
+        """As many as `delete` would have to revoke, by tenant."""
+        return Counter(key.tenant for key in self._bound_keys())
 
     def _keys_of(self, tenant: TenantId) -> list[KeyRecord]:
+        return self._bound_keys(tenant)
+
+    def _bound_keys(self, tenant: TenantId | None = None) -> list[KeyRecord]:
         """Active keys that mean nothing without their tenant: of its callers, and of its own operators."""
-        grants = self.keys.read_grants()
-        narrow = {key_id for key_id, grant in grants.items() if grant.tenant == tenant}
+        narrow = {key_id for key_id, grant in self.keys.read_grants().items() if grant.tenant is not None}
         active = [key for key in self.keys.list_keys(tenant=tenant) if self._is_active(key)]
         return [key for key in active if key.scope is Scope.INFERENCE or key.key_id in narrow]
 

@@ -30,6 +30,9 @@ def test_hits_are_shown_as_shares() -> None:
     )  # fmt: skip
     text = shown(RoutingStatus(workers=1, tenants=(counts,), families=(counts,), endpoints=(endpoint,)))
     assert text.count("25.0%") == 2
+    for title in ("by tenant", "by family: prompts with the same first kilobyte", "by endpoint"):
+        assert f"{title}" in text
+    assert "\n\nby endpoint" in text, "an empty line between tables"
     assert any("p/0" in line and "not measured" in line and "90%" in line for line in text.splitlines())
 
 
@@ -54,7 +57,7 @@ def printed(renderable: Any) -> str:
 def test_misses_are_shown_with_place_and_advice() -> None:
     """Each row says cause, where it begins, what it costs an hour and what to do; and how much was looked at."""
     row = MissRow(
-        model="m", tenant="team-a", family="0a1b2c3d", cause=MissCause.TIMESTAMP, message=0, field="content",
+        model="m", tenant="team-a", alike="0a1b2c3d", cause=MissCause.TIMESTAMP, message=0, field="content",
         place="messages[0].content (system)", byte_offset=81, grain_bytes=20, token_offset=20, endpoint="p/0",
         requests=5, tokens_lost=2000, tokens_lost_per_hour=24000.0, advice="move the time",
     )  # fmt: skip

@@ -152,3 +152,18 @@ def test_a_limit_that_is_none_is_refused_by_name(run):
         ran = run("keys", "create", "--tenant", "default", "--set", setting)
         assert (ran.code, words in ran.err) == (2, True), ran.err
     assert json.loads(run("keys", "list", "--json").out)["data"] == []
+
+
+def test_what_a_key_was_already_is_said(run):
+    """A second revocation says since when; so do the others that would change nothing."""
+    key = _made(run)
+    assert "was not suspended; nothing was changed" in run("keys", "resume", key).out
+    assert run("keys", "suspend", key).out.startswith("Suspended")
+    assert "was suspended already, at 20" in run("keys", "suspend", key).out
+    assert run("keys", "revoke", key).out.startswith("Revoked")
+    again = run("keys", "revoke", key)
+    assert (again.code, "was revoked already, at 20" in again.out) == (0, True)
+
+
+def _made(run) -> str:
+    return json.loads(run("keys", "create", "--tenant", "default", "--json").out)["data"]["record"]["key_id"]

@@ -194,6 +194,11 @@ def audit() -> RenderableType:
                 **common, number=3, subject="file:/etc/headrace/headrace.yaml", channel=Channel.FILE,
                 action="tenant.change", name="search", before={"weight": 2.0}, after={"weight": 1.0},
             ),
+            AuditEntry(
+                **{**common, "tenant": None}, number=2, subject="local:ada", channel=Channel.LOCAL,
+                action="instance.reload", name="/etc/headrace/production/headrace.yaml", before=None,
+                after=["pools.chat.replicas: 1 -> 2", "models.m.context_tokens: 2048 -> 4096"],
+            ),
         ]
     )  # fmt: skip
 

@@ -141,3 +141,21 @@ def test_the_built_in_tenant_says_how_to_get_a_file(run):
     assert ran.code == 1
     assert "belongs to the built-in declaration, which no file holds" in ran.err
     assert "`headrace init` writes headrace.yaml" in " ".join(ran.err.split())
+
+
+def test_active_keys_are_those_that_deleting_would_revoke(declared):
+    """Its callers' keys and its own operators': `show` and `delete` count the same; operators of all are none of it."""
+    declared("tenants", "create", "team-x")
+    declared("keys", "create", "--tenant", "team-x")
+    declared("keys", "create", "--tenant", "team-x", "--scope", "admin", "--only-tenant")
+    declared("keys", "create", "--tenant", "team-x", "--scope", "admin")
+    assert "active keys: 2" in declared("tenants", "show", "team-x").out
+    assert "2 active key(s)" in declared("tenants", "delete", "team-x").err
+
+
+def test_suspending_twice_says_so(declared):
+    """What would change nothing is not told as done."""
+    assert "was not suspended" in declared("tenants", "resume", "team-b").out
+    assert declared("tenants", "suspend", "team-b").out.startswith("Suspended")
+    assert "was suspended already" in declared("tenants", "suspend", "team-b").out
+    assert declared("tenants", "resume", "team-b").out.startswith("Resumed")

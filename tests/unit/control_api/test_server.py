@@ -6,14 +6,17 @@ import signal
 import socket
 import stat
 
+import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
+from headrace.control_api.access import local_owner
 from headrace.control_api.server import ControlServer, bind_unix
 from headrace.domain.operator_error import OperatorError
+from headrace.settings import user_name
 
 
 def test_a_socket_left_behind_is_replaced(tmp_path):
@@ -98,3 +101,22 @@ async def test_whole_requests_may_take_their_time_between():
             await asyncio.sleep(1.0)
         writer.close()
         server.stop()
+
+
+async def test_whoever_opens_the_own_socket_is_known_by_name(tmp_path):
+    """The audit log says which user of this machine asked, as for changes made without a running instance."""
+
+    async def who(request: Request) -> PlainTextResponse:
+        return PlainTextResponse(local_owner(request.client.host if request.client else None).subject)
+
+    path = tmp_path / "control.sock"
+    app = Starlette(routes=[Route("/", who)])
+    server = ControlServer([(app, bind_unix(path))])
+    transport = httpx.AsyncHTTPTransport(uds=str(path))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(server.run())
+        async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+            answer = await client.get("/")
+        server.stop()
+    assert answer.text == f"local:{user_name(os.getuid())}"
+    assert local_owner("127.0.0.1").subject == "local"

@@ -73,7 +73,7 @@ class MissRows:
             yield MissRow(
                 model=key.model,
                 tenant=key.tenant,
-                family=f"{key.family:016x}"[:8],
+                alike=f"{key.family:016x}"[:8],
                 cause=key.cause,
                 place=key.place,
                 message=None if difference is None else difference.place.message,

@@ -38,7 +38,7 @@ async def detect_engine(
         replies: dict[str, ProbeReply] = dict(zip(DETECTION_PATHS, await asyncio.gather(*asked), strict=True))
     found = detect(replies)
     if not found.is_alive:
-        reason = reasons[0] if reasons else "no answer"
+        reason = reasons[0].rstrip(".") if reasons else "no answer"
         raise EndpointUnreachableError(
             f"no engine answers at {url}: {reason}. Check host, port and scheme (http or https), and that it has "
             "finished loading"

@@ -19,7 +19,7 @@ def test_what_happens_often_enough_is_shown_as_a_rate() -> None:
     assert list(rows.shown(1.0)) == []
     rows.add(key(), MISS, "p/1", scale=2.0, now_mono_s=1.0)
     (row,) = rows.shown(1.0)
-    assert (row.requests, row.tokens_lost, row.endpoint, row.family) == (3, 300, "p/1", "00000000")
+    assert (row.requests, row.tokens_lost, row.endpoint, row.alike) == (3, 300, "p/1", "00000000")
     assert row.tokens_lost_per_hour == 600 * 3600 / SLICE_S
     assert rows.by_cause == {MissCause.EVICTED: (3, 300)}
     (row,) = rows.shown(3599.0)

@@ -31,6 +31,7 @@ from headrace.gateway.forwarding.phase import ENDED, ERROR, PAUSE, SENT, STREAM,
 from headrace.gateway.forwarding.ports import DeliveryAccount, Ending, ForwardingSettings, Meters, failure_of
 from headrace.gateway.forwarding.resumption import Resumption, begin_stream
 from headrace.gateway.forwarding.slots import pin
+from headrace.gateway.forwarding.streams.watch import plausible
 from headrace.gateway.forwarding.whole_answer import read_envelope, without_echo
 from headrace.gateway.http.connection_pool import Sending
 from headrace.gateway.http.engine_connection import LossReason
@@ -348,7 +349,7 @@ class Delivery:
                 self.account.usage = self._charged(watch.usage)
 
     def _charged(self, usage: TokenUsage) -> TokenUsage:
-        return usage if self.handover is None else self.handover.counted(usage)
+        return plausible(usage if self.handover is None else self.handover.counted(usage))
 
     # --- ends
 

@@ -26,6 +26,7 @@ from headrace.gateway.forwarding.handed_over import HandedOver, answer_early, fa
 from headrace.gateway.forwarding.handover_clock import HandoverClock
 from headrace.gateway.forwarding.legs import Farewell, LegCall, remove_file
 from headrace.gateway.forwarding.phase import SENT
+from headrace.gateway.forwarding.streams.watch import plausible
 from headrace.gateway.forwarding.whole_answer import read_envelope
 from headrace.gateway.handover.core.events import (
     Action,
@@ -365,8 +366,10 @@ class Handover:
             return
         envelope = read_envelope(body) if body else None
         usage = envelope.usage.counted() if envelope is not None and envelope.usage is not None else UNKNOWN_USAGE
-        self._computed = TokenUsage(
-            input_tokens=usage.input_tokens, output_tokens=None, cached_input_tokens=usage.cached_input_tokens
+        self._computed = plausible(
+            TokenUsage(
+                input_tokens=usage.input_tokens, output_tokens=None, cached_input_tokens=usage.cached_input_tokens
+            )
         )
         attempt.first_token(monotonic())
         attempt.answered(self._computed)

@@ -5,7 +5,15 @@ from typing import Any
 
 import msgspec
 
-from headrace.gateway.forwarding.streams.watch import FAILED_REASONS, Usage, aborted
+from headrace.domain.undecodable import UNDECODABLE
+from headrace.gateway.forwarding.streams.watch import (
+    FAILED_REASONS,
+    Usage,
+    aborted,
+    read_members,
+    read_text,
+    read_usage,
+)
 
 STREAM_TYPE = {b"content-type": b"text/event-stream"}
 _NULL = msgspec.Raw(b"null")
@@ -38,14 +46,36 @@ class Envelope(msgspec.Struct):
 
 
 _decode = msgspec.json.Decoder(Envelope).decode
+_decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def read_envelope(body: bytes) -> Envelope | None:
-    """Return what is to be known of a whole answer, or None where `body` is not a JSON object (it is broken then)."""
+    """Return what is to be known of a whole answer, or None where `body` is not a JSON object (it is broken then).
+
+    What is odd in it, such as counts in quotes, is as if it had not been said: an answer that has come whole is the
+    caller's.
+    """
     try:
         return _decode(body)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+    except UNDECODABLE:
+        members = read_members(body)
+    if members is None:
         return None
+    texts = {name: read_text(members.get(name)) for name in ("id", "object", "status")}
+    return Envelope(
+        **texts,
+        usage=read_usage(members.get("usage", b"null")),
+        error=members.get("error", _NULL),
+        choices=_read_choices(members.get("choices")),
+    )
+
+
+def _read_choices(raw: msgspec.Raw | None) -> list[FinishedChoice] | None:
+    try:
+        choices = None if raw is None else _decode_list(raw)
+    except UNDECODABLE:
+        return None
+    return [FinishedChoice(read_text((read_members(one) or {}).get("finish_reason"))) for one in choices or ()]
 
 
 def without_echo(body: bytes, echo: str) -> bytes:

@@ -40,6 +40,36 @@ def test_an_answer_without_usage_or_id_is_still_an_answer() -> None:
     assert (envelope.usage, envelope.id, envelope.failure) == (None, None, None)
 
 
+@pytest.mark.parametrize(
+    ("body", "counted"),
+    [
+        (b'{"id":5,"usage":{"prompt_tokens":7,"completion_tokens":3}}', (7, 3, None)),
+        (b'{"id":null,"status":1,"usage":{"prompt_tokens":"7","completion_tokens":3}}', (None, 3, None)),
+        (b'{"usage":{"prompt_tokens":7.0,"completion_tokens":3.5}}', (None, None, None)),
+        (b'{"usage":{"prompt_tokens":7,"prompt_tokens_details":{"cached_tokens":"2"}}}', (7, None, None)),
+        (b'{"usage":{"prompt_tokens":7,"prompt_tokens_details":[2],"completion_tokens":true}}', (7, None, None)),
+        (b'{"usage":{"input_tokens":7,"output_tokens":3,"cache_read_input_tokens":-9}}', (None, 3, None)),
+        (b'{"usage":[1,2]}', None),
+        (b'{"usage":"none","object":["list"],"choices":"x"}', None),
+    ],
+)
+def test_an_odd_envelope_loses_no_answer(body: bytes, counted: tuple[int | None, ...] | None) -> None:
+    """What cannot be read of it is unknown, and the rest is still known."""
+    envelope = read_envelope(body)
+    assert envelope is not None
+    assert (envelope.failure, envelope.id) == (None, None)
+    usage = None if envelope.usage is None else envelope.usage.counted()
+    found = None if usage is None else (usage.input_tokens, usage.output_tokens, usage.cached_input_tokens)
+    assert found == counted
+
+
+def test_an_odd_envelope_hides_no_failure() -> None:
+    """An engine that gave up on one choice is believed, though another one's reason is no text."""
+    envelope = read_envelope(b'{"id":1,"choices":[{"finish_reason":4},{"finish_reason":"abort"}]}')
+    assert envelope is not None
+    assert envelope.failure is not None
+
+
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"id":', b'{"id":"a"}{', b"\xff", b"[" * 100_000])
 def test_what_is_no_json_object_is_a_broken_answer(body: bytes) -> None:
     """Half an answer, or a proxy's page, is never passed on as success."""

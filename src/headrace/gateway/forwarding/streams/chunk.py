@@ -5,8 +5,9 @@ A module of its own, since `chunks.py` may be compiled (docs/decisions/0008), an
 
 import msgspec
 
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.gateway.forwarding.core.bars import ResumeBar
-from headrace.gateway.forwarding.streams.watch import Usage
+from headrace.gateway.forwarding.streams.watch import Usage, read_members, read_text, read_usage
 
 
 class Delta(msgspec.Struct):
@@ -59,3 +60,32 @@ class Chunk(msgspec.Struct):
     choices: list[Choice] | None = None
     usage: Usage | None = None
     error: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_decode = msgspec.json.Decoder(Chunk).decode
+_decode_choice = msgspec.json.Decoder(Choice).decode
+_decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+def read_chunk(payload: bytes) -> Chunk | None:
+    """Read one event, member by member where one of them is odd: that one is then as if it had not been said. None:
+    it is no object, or a choice of it is none that could be watched.
+    """
+    try:
+        return _decode(payload)
+    except UNDECODABLE:
+        members = read_members(payload)
+    if members is None:
+        return None
+    chunk = Chunk(object=read_text(members.get("object")))
+    if "error" in members:
+        chunk.error = members["error"]
+    if "usage" in members:
+        chunk.usage = read_usage(members["usage"])
+    raw = members.get("choices")
+    try:
+        if raw is not None and bytes(raw) != b"null":
+            chunk.choices = [_decode_choice(choice) for choice in _decode_list(raw)]
+    except UNDECODABLE:
+        return None
+    return chunk

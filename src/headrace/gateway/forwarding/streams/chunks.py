@@ -2,13 +2,13 @@
 
 import msgspec
 
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.domain.usage import TokenUsage
 from headrace.gateway.forwarding.core.bars import Had, ResumeBar
-from headrace.gateway.forwarding.streams.chunk import Choice, Chunk
+from headrace.gateway.forwarding.streams.chunk import Choice, read_chunk
 from headrace.gateway.forwarding.streams.watch import FAILED_REASONS, UNFINISHED, aborted
 from headrace.gateway.http.sse import event_field, iter_events
 
-_decode = msgspec.json.Decoder(Chunk).decode
 _decode_text = msgspec.json.Decoder(str).decode
 LEARNING_EVENTS = 16
 """Output events between two looks at what a plain event looks like: bounds what learning in vain costs. Chosen."""
@@ -90,7 +90,7 @@ class ChunkWatch:
             return self.bar or ResumeBar.OFF
         try:
             text = _decode_text(b'"%b"' % bytes(self.kept))
-        except (msgspec.MsgspecError, ValueError):  # half an escaped character: no engine is known to send it
+        except UNDECODABLE:  # half an escaped character: no engine is known to send it
             return ResumeBar.FIELD
         return Had(text=text, tokens=self.output_events, first_event=self._first_event)
 
@@ -169,9 +169,8 @@ class ChunkWatch:
                 return False
             self.is_done = True
             return True
-        try:
-            chunk = _decode(payload)
-        except (msgspec.MsgspecError, ValueError, RecursionError):
+        chunk = read_chunk(payload)
+        if chunk is None:
             self.stop_keeping(ResumeBar.FIELD)
             return True  # not ours to judge: the caller gets what the engine said
         if bytes(chunk.error) != b"null" or chunk.object == "error":  # SGLang and TensorRT-LLM have flat ones too

@@ -2,9 +2,16 @@
 
 import msgspec
 
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.domain.usage import TokenUsage
 from headrace.gateway.forwarding.core.bars import Had, ResumeBar
-from headrace.gateway.forwarding.streams.watch import UNFINISHED, Usage
+from headrace.gateway.forwarding.streams.watch import (
+    UNFINISHED,
+    Usage,
+    read_members,
+    read_text,
+    read_usage,
+)
 from headrace.gateway.http.sse import event_field, iter_events
 
 TERMINAL_TYPES = frozenset({"response.completed", "response.incomplete", "message_stop"})
@@ -39,6 +46,34 @@ class TextDelta(msgspec.Struct):
 
 _decode = msgspec.json.Decoder(TypedEvent).decode
 _decode_delta = msgspec.json.Decoder(TextDelta).decode
+
+
+def _read_event(payload: bytes) -> TypedEvent | None:
+    """Read one event, member by member where one of them is odd: that one is then as if it had not been said. None:
+    it is no object.
+    """
+    try:
+        return _decode(payload)
+    except UNDECODABLE:
+        members = read_members(payload)
+    if members is None:
+        return None
+    typed = TypedEvent(type=read_text(members.get("type")) or "")
+    typed.response, typed.message = _read_answer(members.get("response")), _read_answer(members.get("message"))
+    typed.usage = read_usage(members.get("usage", b"null"))
+    typed.index = 0 if bytes(members.get("index", b"")) == b"0" else None
+    typed.delta = members.get("delta", typed.delta)
+    typed.content_block = members.get("content_block", typed.content_block)
+    return typed
+
+
+def _read_answer(raw: msgspec.Raw | None) -> Answer | None:
+    members = read_members(raw)
+    if members is None:
+        return None
+    answer = Answer(id=read_text(members.get("id")), usage=read_usage(members.get("usage", b"null")))
+    answer.error = members.get("error", answer.error)
+    return answer
 
 
 class TypedEventWatch:
@@ -100,9 +135,8 @@ class TypedEventWatch:
             return self.is_done
         if self.is_done:
             return False
-        try:
-            typed = _decode(payload)
-        except (msgspec.MsgspecError, ValueError, RecursionError):
+        typed = _read_event(payload)
+        if typed is None:
             self.stop_keeping(ResumeBar.FIELD)
             return True
         if typed.type == "error" or (not typed.type and payload.lstrip().startswith(b'{"error"')):
@@ -122,7 +156,7 @@ class TypedEventWatch:
         if self.kept is not None:
             try:
                 self._keep(typed, event, self.kept)
-            except (msgspec.MsgspecError, ValueError):  # a delta or block of another shape
+            except (*UNDECODABLE, ValueError):  # a delta or block of another shape
                 self.stop_keeping(ResumeBar.FIELD)
         return True
 

@@ -5,6 +5,7 @@ from typing import Protocol
 import msgspec
 
 from headrace.domain.request import ApiDialect, InferenceRequest
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.domain.usage import TokenUsage
 from headrace.gateway.forwarding.core.bars import Had, ResumeBar
 
@@ -100,7 +101,7 @@ class Usage(msgspec.Struct):
     total_tokens: int | None = None
 
     def counted(self) -> TokenUsage:
-        """In our words."""
+        """In our words; what is no possible count is unknown, and `plausible` says the rest."""
         details = self.prompt_tokens_details or self.input_tokens_details
         cached = details.cached_tokens if details else self.cache_read_input_tokens
         input_tokens = self.prompt_tokens if self.prompt_tokens is not None else self._whole_input()
@@ -121,7 +122,78 @@ class Usage(msgspec.Struct):
         """
         if self.input_tokens is None:
             return None
-        return self.input_tokens + (self.cache_read_input_tokens or 0) + (self.cache_creation_input_tokens or 0)
+        beside = (self.input_tokens, self.cache_read_input_tokens or 0, self.cache_creation_input_tokens or 0)
+        return None if min(beside) < 0 else sum(beside)
+
+
+def plausible(usage: TokenUsage) -> TokenUsage:
+    """What is charged and kept of `usage`, whatever told it: no more is cached than went in.
+
+    Where the input is not known, how much of it was cached is of no use: it would be set against an estimate.
+    """
+    cached, input_tokens = usage.cached_input_tokens, usage.input_tokens
+    if cached is None or (input_tokens is not None and cached <= input_tokens):
+        return usage
+    return TokenUsage(input_tokens=input_tokens, output_tokens=usage.output_tokens, cached_input_tokens=input_tokens)
+
+
+_decode_usage = msgspec.json.Decoder(Usage).decode
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_count = msgspec.json.Decoder(int).decode
+_decode_text = msgspec.json.Decoder(str).decode
+_COUNTS = (
+    "prompt_tokens",
+    "completion_tokens",
+    "input_tokens",
+    "output_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+    "total_tokens",
+)
+
+
+def read_usage(raw: bytes | msgspec.Raw) -> Usage | None:
+    """Read `usage` count by count: one that is no whole number is as if it had not been said."""
+    try:
+        return _decode_usage(raw)
+    except UNDECODABLE:
+        members = read_members(raw)
+    if members is None:
+        return None
+    usage = Usage()
+    for name in _COUNTS:
+        setattr(usage, name, _count(members.get(name)))
+    usage.prompt_tokens_details = _details(members.get("prompt_tokens_details"))
+    usage.input_tokens_details = _details(members.get("input_tokens_details"))
+    return usage
+
+
+def read_members(raw: bytes | msgspec.Raw | None) -> dict[str, msgspec.Raw] | None:
+    """Return the members of a JSON object, unread; None where it is none."""
+    try:
+        return None if raw is None else _decode_members(raw)
+    except UNDECODABLE:
+        return None
+
+
+def read_text(raw: msgspec.Raw | None) -> str | None:
+    """Return a JSON text; None where it is none."""
+    try:
+        return None if raw is None else _decode_text(raw)
+    except UNDECODABLE:
+        return None
+
+
+def _count(raw: msgspec.Raw | None) -> int | None:
+    try:
+        return None if raw is None else _decode_count(raw)
+    except UNDECODABLE:
+        return None
+
+
+def _details(raw: msgspec.Raw | None) -> PromptDetails | None:
+    members = read_members(raw)
+    return None if members is None else PromptDetails(_count(members.get("cached_tokens")))
 
 
 def watch_for(request: InferenceRequest, bar: ResumeBar | None = ResumeBar.OFF) -> StreamWatch:

@@ -26,6 +26,7 @@ from headrace.declaration.batch_section import DAY_S, BatchPlan
 from headrace.domain.batch import SUBMITTER_HEADER, Submitter
 from headrace.domain.clock import Clock
 from headrace.domain.errors import ErrorCode, RequestError, error_body
+from headrace.domain.undecodable import UNDECODABLE
 
 log = structlog.get_logger("headrace.batch")
 PAGE_MOST = 100
@@ -205,7 +206,7 @@ async def _read_wish(request: Request) -> BatchWish:
         raise RequestError(ErrorCode.BODY_TOO_LARGE, f"the body is longer than {WISH_BYTES} bytes")
     try:
         return msgspec.json.decode(body, type=BatchWish)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise RequestError(ErrorCode.INVALID_REQUEST, f"the body is not a batch: {error}") from error
 
 

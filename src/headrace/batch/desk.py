@@ -6,11 +6,12 @@ import sqlite3
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import structlog
 
+from headrace.batch.core.lines import LineError
 from headrace.batch.core.turns import Waiting, choose_next
 from headrace.batch.objects import BatchStatus, StoredBatch, entered
 from headrace.batch.runner import BatchRunner
@@ -22,6 +23,12 @@ LOOK_S = 1.0
 """How soon the end of a window is noticed; everything else wakes the desk."""
 RETRY_S = 5.0
 """A batch that could not go on (a full disk) is tried again after so long. Chosen."""
+RETRY_MOST_S = 300.0
+"""Each failure for a reason that nobody knows doubles the wait, up to this. Chosen."""
+VALIDATIONS = 5
+"""Times that a batch is validated before a reason that nobody knows ends it. Chosen."""
+PASSING = (OSError, sqlite3.Error)
+"""What stops a batch that can go on later as it is."""
 CLEANING_S = 600.0
 
 
@@ -44,6 +51,8 @@ class BatchDesk:
         self._retention_s = retention_s
         self._work: dict[str, _Work] = {}
         self._not_before_mono_s: dict[str, float] = {}
+        self._bugs: dict[str, int] = {}
+        """How often a batch was stopped for a reason that nobody knows."""
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
@@ -119,17 +128,39 @@ class BatchDesk:
         async def carry() -> None:
             try:
                 await story
-            except Exception:  # the boundary of this task: whatever stopped it, it can be begun again
-                self._not_before_mono_s[batch.batch_id] = monotonic() + RETRY_S
-                log.exception("a batch cannot go on; it is tried again", batch=batch.batch_id, wait_s=RETRY_S)
+            except Exception as error:  # noqa: BLE001 (the boundary of this task): whatever stopped it, it can be begun again
+                self._stopped(batch.batch_id, runner, error)
             else:
                 self._not_before_mono_s.pop(batch.batch_id, None)
+                self._bugs.pop(batch.batch_id, None)
             finally:
                 self._work.pop(batch.batch_id, None)
                 self.wake()
 
         task = group.create_task(carry(), name=name)
         self._work[batch.batch_id] = _Work(runner, batch.tenant, task)
+
+    def _stopped(self, batch_id: str, runner: BatchRunner, error: Exception) -> None:
+        """Have it begun again later; an input that cannot even be validated would fail for ever."""
+        wait_s = RETRY_S
+        if not _is_passing(error):
+            bugs = self._bugs[batch_id] = self._bugs.get(batch_id, 0) + 1
+            wait_s = min(RETRY_MOST_S, RETRY_S * 2 ** min(bugs - 1, 10))
+            if runner.is_validating and bugs >= VALIDATIONS and self._give_up(batch_id, runner, error):
+                return
+        self._not_before_mono_s[batch_id] = monotonic() + wait_s
+        log.error("a batch cannot go on; it is tried again", batch=batch_id, wait_s=wait_s, exc_info=error)
+
+    def _give_up(self, batch_id: str, runner: BatchRunner, error: Exception) -> bool:
+        message = f"internal bug: the input could not be validated, {VALIDATIONS} times ({type(error).__name__})"
+        try:
+            runner.give_up(LineError(code="internal_bug", message=message))
+        except PASSING:
+            return False
+        log.error("a batch cannot be validated; it has failed", batch=batch_id, exc_info=error)
+        self._not_before_mono_s.pop(batch_id, None)
+        del self._bugs[batch_id]
+        return True
 
     def _clean(self) -> None:
         now_at = self._clock.wall_s()
@@ -140,6 +171,13 @@ class BatchDesk:
             return
         if deleted:
             log.info("files have expired", deleted=deleted)
+
+
+def _is_passing(error: BaseException) -> bool:
+    """Whether nothing but PASSING stopped it."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_is_passing, cast("BaseExceptionGroup[BaseException]", error).exceptions))
+    return isinstance(error, PASSING)
 
 
 def _due_end(batch: StoredBatch, now_at: float) -> BatchStatus | None:

@@ -1,5 +1,6 @@
 """The input of a batch: its lines, read one after the other, and whether all of them can be sent."""
 
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -20,6 +21,8 @@ def iter_lines(path: Path, line_bytes: int) -> Iterator[tuple[int, bytes]]:
     """Index (from 0) and text of each line that is not blank; of a line that is too long only the beginning."""
     index = 0
     with path.open("rb") as stream:
+        if stream.read(len(BOM_UTF8)) != BOM_UTF8:  # which some editors and spreadsheets put before the first line
+            stream.seek(0)
         while text := stream.readline(line_bytes + 2):
             rest = text
             while not rest.endswith(b"\n") and len(rest) > line_bytes:

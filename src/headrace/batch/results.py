@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from headrace.batch.objects import Counts
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.whole_file import sync_folder
 
 
@@ -165,7 +166,7 @@ class BatchResults:
             for text in stream:
                 try:
                     index = int(decoder.decode(text).id.rpartition("_")[2])
-                except (msgspec.DecodeError, ValueError):
+                except (*UNDECODABLE, ValueError):
                     break
                 if not text.endswith(b"\n") or index >= len(self._answered):
                     break

@@ -11,7 +11,7 @@ import httpx
 import msgspec
 import structlog
 
-from headrace.batch.core.lines import Line, read_line
+from headrace.batch.core.lines import Line, LineError, LineRefusedError, read_line
 from headrace.batch.core.verdict import SHORT_WAIT_S, Judgement, Verdict, judge
 from headrace.batch.input import iter_lines, validate
 from headrace.batch.objects import BatchStatus, Counts, StoredBatch, StoredFile, entered
@@ -20,6 +20,7 @@ from headrace.batch.sender import GatewayAwayError, LineSender, Reply
 from headrace.batch.store import BatchStore
 from headrace.declaration.batch_section import DAY_S, BatchPlan
 from headrace.domain.clock import Clock
+from headrace.domain.undecodable import UNDECODABLE
 
 log = structlog.get_logger("headrace.batch")
 DISK_WAIT_S = 5.0
@@ -84,6 +85,14 @@ class BatchRunner:
             results.close()
 
     # --- validation and end
+
+    @property
+    def is_validating(self) -> bool:
+        return self._batch.status is BatchStatus.VALIDATING
+
+    def give_up(self, problem: LineError) -> None:
+        """End a batch that cannot be validated. Raises: OSError, sqlite3.Error."""
+        self._keep(entered(self._batch, BatchStatus.FAILED, self._clock.wall_s(), errors=(problem,)))
 
     async def _validate(self) -> bool:
         found = await asyncio.to_thread(
@@ -163,7 +172,7 @@ class BatchRunner:
 
         async def answer(index: int, text: bytes) -> None:
             try:
-                line = read_line(text, index + 1, self._batch.endpoint)
+                line = await self._read(index, text)
                 await self._write(results, await self._answer(index, line))
             finally:
                 window.release()
@@ -173,6 +182,12 @@ class BatchRunner:
                 if not results.is_answered(index):
                     await window.acquire()
                     group.create_task(answer(index, text))
+
+    async def _read(self, index: int, text: bytes) -> Line:
+        try:
+            return read_line(text, index + 1, self._batch.endpoint)
+        except LineRefusedError:  # nested so deeply that only an empty stack has room for it, as validation's had
+            return await asyncio.to_thread(read_line, text, index + 1, self._batch.endpoint)
 
     async def _answer(self, index: int, line: Line) -> Result:
         """Send the line until it has an answer."""
@@ -215,8 +230,9 @@ def _result(index: int, line: Line, reply: Reply | None, *, is_error: bool) -> R
         problem = {"code": "stream_broken", "message": "the gateway ended in the middle of the answer, each time"}
         return Result(index=index, custom_id=line.custom_id, is_error=True, error=problem)
     try:
-        body = msgspec.json.decode(reply.body)  # decoded, since a record is one line whatever the engine's layout
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        # Written anew, since a record is one line whatever the engine's layout; here, where a failure is seen.
+        body = msgspec.Raw(msgspec.json.encode(msgspec.json.decode(reply.body)))
+    except UNDECODABLE:
         body = reply.body.decode("utf-8", "replace")
     response = {"status_code": reply.status, "request_id": reply.request_id, "body": body}
     return Result(index=index, custom_id=line.custom_id, is_error=is_error, response=response)

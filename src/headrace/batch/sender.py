@@ -10,6 +10,7 @@ import msgspec
 from headrace.batch.core.lines import Line
 from headrace.domain.batch import LINE_SOCKETS, SUBMITTER_HEADER, Submitter
 from headrace.domain.request import RequestClass
+from headrace.domain.undecodable import UNDECODABLE
 
 CONNECT_S = 5.0
 
@@ -86,7 +87,7 @@ def _reply(response: httpx.Response) -> Reply:
     if response.status_code >= 400:
         try:
             code = msgspec.json.decode(response.content, type=_ErrorBody).error.code
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNDECODABLE:
             code = None  # an engine's own words
     retry_after = response.headers.get("retry-after", "")
     return Reply(

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 FIELD_BYTES = 4096
 """Longest text field of the form, and longest header of a part."""
+BOUNDARY_BYTES = 256
+"""Of the form; the parser takes no more, and RFC 2046 allows 70."""
 PARTS = 32
 """Most parts of one form."""
 NAME_CHARACTERS = 255
@@ -134,7 +136,9 @@ async def receive_form(content_type: str, pieces: AsyncIterable[bytes], form: Fo
     kind, options = parse_options_header(content_type)
     boundary = options.get(b"boundary")
     refusal: Exception | None = None
-    if kind != b"multipart/form-data" or not boundary:
+    if boundary is not None and len(boundary) > BOUNDARY_BYTES:
+        refusal, boundary = _invalid(f"the form's boundary is longer than {BOUNDARY_BYTES} bytes"), None
+    elif kind != b"multipart/form-data" or not boundary:
         refusal = _invalid("a file is sent as multipart/form-data, with the fields purpose and file")
     parser = MultipartParser(boundary or b"x", form.callbacks(), max_header_size=FIELD_BYTES)
     async for piece in pieces:

@@ -9,6 +9,7 @@ from headrace.cache_misses.core.fingerprint import FingerprintMaker
 from headrace.cache_misses.core.segments import Segment, UnreadableError, segments_of
 from headrace.domain.miss_status import ADVICE, MissCause
 from headrace.domain.request import ApiDialect
+from headrace.domain.undecodable import UNDECODABLE
 
 BYTES_PER_TOKEN = 4.0
 """English in the vocabularies of current models; nobody has counted these prompts."""
@@ -78,7 +79,7 @@ def _segments(body: bytes, name: str, dialect: ApiDialect) -> list[Segment]:
     try:
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
         found = list(segments_of(fields, dialect))
-    except (msgspec.MsgspecError, UnreadableError) as error:
+    except (*UNDECODABLE, UnreadableError) as error:
         raise PromptFileError(f"request {name} is no body of {dialect.value}: {error}") from error
     if not found:
         raise PromptFileError(f"request {name} has no prompt that {dialect.value} would read")

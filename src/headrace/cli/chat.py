@@ -176,12 +176,22 @@ class _Session:
                     payload = line.removeprefix("data:").strip()
                     if not line.startswith("data:") or payload == "[DONE]":
                         continue
-                    event = cast("dict[str, Any]", json.loads(payload))
+                    event = _read_json(payload)
                     if "error" in event:
                         raise OperatorError(_error_of(payload.encode(), response.status_code))
                     yield _read_event(event)
         except httpx.TransportError as error:
             raise OperatorError(f"the gateway at {self.url} broke the connection: {error}") from error
+
+
+def _read_json(payload: str) -> dict[str, Any]:
+    try:
+        event: object = json.loads(payload)
+    except (ValueError, RecursionError):
+        event = None
+    if not isinstance(event, dict):
+        raise OperatorError("the engine sent an event that is no JSON object")
+    return cast("dict[str, Any]", event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,5 +250,5 @@ def _error_of(body: bytes, status: int) -> str:
     try:
         error = cast("dict[str, Any]", json.loads(body)["error"])
         return f"{error.get('code') or status}: {error.get('message')}"
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, RecursionError, KeyError, TypeError):
         return f"status {status}: {body[:200].decode(errors='replace')}"

@@ -48,7 +48,7 @@ class Reply:
         """Its error, in its own words."""
         try:
             return str(json.loads(self.body)["error"]["message"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, RecursionError, KeyError, TypeError):
             return self.body[:200].decode(errors="replace")
 
 
@@ -163,7 +163,7 @@ class ControlClient:
             raise failure(reply.message if is_said else f"the supervisor answered {reply.status}: {reply.message}")
         try:
             return msgspec.convert(json.loads(reply.body)["data"], kind)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, RecursionError, KeyError, TypeError) as error:
             raise OperatorError(f"the supervisor answered {reply.status}: {reply.message}") from error
 
     def _connect(self, patience_s: float) -> None:

@@ -8,6 +8,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from headrace.domain.errors import ErrorCode, RequestError, error_body
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.tenancy.keys import hide_secrets
 
 BODY_BYTES = 65536
@@ -62,5 +63,5 @@ async def read_body(request: Request, kind: type[_Body], *, limit_bytes: int = B
         raise RequestError(ErrorCode.CALLER_DISCONNECTED, "the caller left while sending the body") from error
     try:
         return msgspec.json.decode(bytes(content) or b"{}", type=kind)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise RequestError(ErrorCode.INVALID_REQUEST, f"the body is not as expected: {error}") from error

@@ -11,6 +11,7 @@ from typing import Any, cast
 import msgspec
 
 from headrace.domain.errors import ErrorCode
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.engines.contract import EngineError
 
 SHOWN_CHARACTERS = 500
@@ -162,7 +163,7 @@ def shorten(text: str) -> str:
 def _innermost(body: bytes) -> object:
     try:
         decoded: object = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+    except UNDECODABLE:
         return body[: 4 * SHOWN_CHARACTERS].decode("utf-8", "replace")
     if isinstance(decoded, Mapping):
         members = cast("Mapping[str, Any]", decoded)

@@ -11,6 +11,7 @@ import msgspec
 
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import ApiDialect
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.engines.grammar import nesting_depth
 from headrace.engines.structured_output import CONSTRAINT_BYTES, NESTING_DEPTH, NULL, Constraint, ConstraintKind
 
@@ -127,7 +128,7 @@ def _schema(
         is_usual = False
         try:
             schema = msgspec.json.decode(_text(shown, raw), type=msgspec.Raw)
-        except msgspec.MsgspecError:
+        except UNDECODABLE:
             raise _invalid(name, f"{shown} is text that is not JSON") from None
     if not bytes(schema).lstrip().startswith((b"{", b"true", b"false")):
         raise _invalid(name, f"{shown} must be a JSON schema")
@@ -159,7 +160,7 @@ def _grammar(name: str, shown: str, raw: msgspec.Raw) -> Constraint:
 def _choice(name: str, shown: str, raw: msgspec.Raw) -> Constraint:
     try:
         choices = tuple(_decode_texts(raw))
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         choices = ()
     if not choices or not all(choices) or len(set(choices)) != len(choices):
         raise _invalid(name, f"{shown} must be a list of different texts, none empty")
@@ -174,7 +175,7 @@ def _tag(name: str, shown: str, raw: msgspec.Raw) -> Constraint:
     """vLLM's: JSON text of a structural-tag `response_format`."""
     try:
         tag = msgspec.json.decode(_text(shown, raw), type=msgspec.Raw)
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         raise _invalid(name, f"{shown} is text that is not JSON") from None
     return Constraint(kind=ConstraintKind.STRUCTURAL_TAG, field=name, shown=shown, tag=tag)
 
@@ -220,21 +221,21 @@ def _members(shown: str, raw: msgspec.Raw) -> Members:
         return {}
     try:
         return _decode_members(raw)
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         raise _invalid(shown.partition(".")[0], f"{shown} must be an object") from None
 
 
 def _text(shown: str, raw: msgspec.Raw) -> str:
     try:
         return _decode_text(raw)
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         raise _invalid(shown.partition(".")[0], f"{shown} must be a text") from None
 
 
 def _flag(shown: str, raw: msgspec.Raw) -> bool:
     try:
         return _decode_flag(raw)
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         raise _invalid(shown.partition(".")[0], f"{shown} must be true or false") from None
 
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 import msgspec
 
 from headrace.domain.endpoint import EngineKind
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.engines.contract import ProbeReply
 
 DETECTION_PATHS = ("/v1/models", "/props", "/version", "/server_info", "/get_server_info")
@@ -102,7 +103,7 @@ def _document(replies: Mapping[str, ProbeReply], path: str) -> Mapping[str, Any]
 def _decoded(reply: ProbeReply) -> Mapping[str, Any]:
     try:
         decoded: object = msgspec.json.decode(reply.body)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+    except UNDECODABLE:
         return {}
     return cast("Mapping[str, Any]", decoded) if isinstance(decoded, Mapping) else {}
 

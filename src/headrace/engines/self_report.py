@@ -13,6 +13,7 @@ from types import MappingProxyType
 import msgspec
 
 from headrace.domain.endpoint import EngineKind
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.engines.contract import ProbeReply
 from headrace.engines.kv_shape import AUTO, KvShape
 
@@ -106,7 +107,7 @@ def _read(reply: ProbeReply) -> _Said:
         return NOTHING
     try:
         return msgspec.json.decode(reply.body, type=_Said)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+    except UNDECODABLE:
         return NOTHING
 
 

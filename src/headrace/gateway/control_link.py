@@ -11,6 +11,7 @@ import structlog
 
 from headrace.declaration.gateway_plan import GatewayPlan
 from headrace.domain.errors import RequestError
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.domain.worker import (
     Configure,
     Drain,
@@ -64,7 +65,7 @@ class ControlLink:
         """Carry out one command; whatever is wrong with it is said, and nothing has changed then."""
         try:
             command = _decode(line)
-        except msgspec.MsgspecError as error:
+        except UNDECODABLE as error:
             return WorkerReply(ok=False, message=f"not a command: {error}")
         worker = self._worker
         if isinstance(command, Configure):
@@ -106,7 +107,7 @@ def _explained(worker: Worker, command: ExplainRoute) -> WorkerReply:
 async def _told(action: Callable[[], Awaitable[None]]) -> WorkerReply:
     try:
         await action()
-    except (PlanError, msgspec.MsgspecError, OSError) as error:
+    except (*UNDECODABLE, PlanError, OSError) as error:
         return WorkerReply(ok=False, message=str(error))
     except Exception as bug:  # the task boundary: the supervisor must get a reply, the log the traceback
         log.exception("internal bug", error=repr(bug))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.whole_file import write_whole
 
 
@@ -39,5 +40,5 @@ def find_backlog(path: Path) -> Backlog | None:
     """The newest report; None where there is none yet."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Backlog)
-    except (OSError, msgspec.DecodeError):
+    except (*UNDECODABLE, OSError):
         return None

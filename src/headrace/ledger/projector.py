@@ -10,9 +10,8 @@ from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 
-import msgspec
-
 from headrace.domain.clock import Clock
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.ledger.backlog import Backlog
 from headrace.ledger.frames import FrameKind, Scan, decode_loss, scan_frames
 from headrace.ledger.ingest.contract import Batch, BatchRefusedError, DatabaseUnavailableError, Ingest, Row
@@ -148,7 +147,7 @@ class Projector:
                     dropped = decode_loss(frame)
                 else:
                     rows += decode_rows(frame.payload)
-            except msgspec.DecodeError:
+            except UNDECODABLE:
                 torn += len(frame.payload)
         batch = Batch(
             segment=segment,

@@ -9,6 +9,7 @@ import msgspec
 import structlog
 
 from headrace.database.url import DatabaseError
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.settings import Settings
 from headrace.tenancy.entry_store import EntryStore
 from headrace.tenancy.overlay import NOTHING, TenancyOverlay
@@ -57,5 +58,5 @@ class OverlaySource:
     def _find_known(self) -> TenancyOverlay:
         try:
             return msgspec.json.decode(self._file.read_bytes(), type=TenancyOverlay)
-        except (OSError, msgspec.DecodeError):
+        except (*UNDECODABLE, OSError):
             return NOTHING

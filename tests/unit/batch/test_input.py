@@ -32,3 +32,13 @@ def test_errors_are_shown_up_to_a_bound(tmp_path: Path) -> None:
     path = tmp_path / "in"
     path.write_bytes(b"no json\n" * 1000)
     assert len(validate(path, CHAT, most_lines=5000, line_bytes=100).errors) == 20
+
+
+def test_a_mark_before_the_first_line_does_no_harm(tmp_path: Path) -> None:
+    """Spreadsheets and some editors begin UTF-8 files with a byte order mark, which headrace.yaml may have too."""
+    path = tmp_path / "in"
+    path.write_bytes(b"\xef\xbb\xbf" + GOOD % 1 + GOOD % 2)
+    assert validate(path, CHAT, most_lines=9, line_bytes=1000).errors == ()
+    assert [text for _, text in iter_lines(path, 1000)] == [GOOD % 1, GOOD % 2]
+    path.write_bytes(b"\xef\xbb\xbf")
+    assert [error.code for error in validate(path, CHAT, most_lines=9, line_bytes=1000).errors] == ["empty_file"]

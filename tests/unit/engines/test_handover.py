@@ -1,5 +1,7 @@
 """Words of a hand-over, engine by engine: what is sent, and how answers are read."""
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
@@ -124,3 +126,37 @@ def test_llamacpp_counts_are_read() -> None:
 def test_servers_without_a_driver_cannot_hand_over() -> None:
     """A plain OpenAI server has no words for it."""
     assert find_handover_words(EngineKind.OPENAI) is None
+
+
+DEEP = b"[" * 3000 + b"]" * 3000
+READERS: dict[str, Callable[[bytes], object]] = {
+    "vllm": lambda body: VllmHandover().read_prefill(body, "a1", CHAT),
+    "tensorrt-llm": lambda body: TensorrtLlmHandover().read_prefill(body, "a1", CHAT),
+    "llamacpp": LlamacppHandover().read_prompt_tokens,
+    "llamacpp save": LlamacppHandover().read_saved,
+    "llamacpp restore": LlamacppHandover().read_restored,
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'{"kv_transfer_params":' + DEEP + b"}",
+        b'{"kv_transfer_params":' + PARAMS.replace(b"5600", DEEP) + b',"choices":[]}',
+        b'{"choices":[{"disaggregated_params":{"encoded_opaque_state":' + DEEP + b"}}]}",
+        b'{"usage":{"x":' + DEEP + b'},"n_saved":1,"n_restored":1}',
+        b'{"kv_transfer_params":' + PARAMS.replace(b'"e"', b'"\xff"').replace(b"5600", DEEP) + b"}",
+        b"\xff",
+        b"",
+    ],
+)
+def test_an_answer_that_cannot_be_read_is_no_ticket(name: str, answer: bytes) -> None:
+    """However deeply it is nested: the hand-over falls back, and the caller gets an answer all the same."""
+    assert READERS[name](answer) is None
+
+
+def test_a_ticket_whose_text_is_no_text_is_none() -> None:
+    """Bytes that are not UTF-8 in vLLM's parameters end nothing either."""
+    body = b'{"kv_transfer_params":' + PARAMS.replace(b'"e"', b'"\xff"') + b"}"
+    assert VllmHandover().read_prefill(body, "a1", CHAT) is None

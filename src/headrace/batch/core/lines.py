@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from headrace.domain.undecodable import UNDECODABLE
+
 ENDPOINTS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses")
 """Where lines may go. `/v1/messages` is left out: OpenAI's batches do not know it."""
 CUSTOM_ID_CHARACTERS = 512
@@ -60,7 +62,9 @@ def read_line(text: bytes, number: int, endpoint: str) -> Line:
         body = _bodies.decode(line.body)
     except msgspec.ValidationError as error:
         raise _refused("invalid_request", number, f"line {number}: {error}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except RecursionError as error:
+        raise _refused("invalid_json_line", number, f"line {number} is nested too deeply") from error
+    except UNDECODABLE as error:
         raise _refused("invalid_json_line", number, f"line {number} is not valid JSON: {error}") from error
     if not 1 <= len(line.custom_id) <= CUSTOM_ID_CHARACTERS:
         message = f"line {number}: custom_id must be a text of 1 to {CUSTOM_ID_CHARACTERS} characters"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from headrace.domain.request import ApiDialect
+from headrace.domain.undecodable import UNDECODABLE
 
 PROMPT_PARAMETERS = (
     "cache_salt",
@@ -77,7 +78,7 @@ def segments_of(fields: Mapping[str, msgspec.Raw], dialect: ApiDialect) -> Itera
     """Cut a request's prompt. Raises: UnreadableError."""
     try:
         yield from _segments(fields, dialect)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+    except (*UNDECODABLE, UnicodeError) as error:
         raise UnreadableError(f"the prompt cannot be read: {error}") from error
 
 

@@ -4,6 +4,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.engines.handover import FitRules, LegRequest
 
 
@@ -45,7 +46,7 @@ class LlamacppHandover:
         """See `handover.SlotWords`."""
         try:
             return msgspec.json.decode(body, type=_Answer).usage.prompt_tokens
-        except msgspec.MsgspecError:
+        except UNDECODABLE:
             return None
 
     def save(self, slot: int, file_name: str) -> LegRequest:
@@ -56,7 +57,7 @@ class LlamacppHandover:
         """See `handover.SlotWords`."""
         try:
             return msgspec.json.decode(body, type=_Saved).n_saved
-        except msgspec.MsgspecError:
+        except UNDECODABLE:
             return None
 
     def restore(self, slot: int, file_name: str) -> LegRequest:
@@ -67,7 +68,7 @@ class LlamacppHandover:
         """See `handover.SlotWords`."""
         try:
             return msgspec.json.decode(body, type=_Restored).n_restored
-        except msgspec.MsgspecError:
+        except UNDECODABLE:
             return None
 
     def erase(self, slot: int) -> LegRequest:

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.engines.llamacpp.config import EXIT_BAD_CONFIG, EXIT_LOAD_FAILED, EXIT_PORT_TAKEN, ProcessConfig
 from headrace.engines.llamacpp.launch import NO_BROWSER_ORIGIN
 
@@ -32,7 +33,7 @@ def main() -> None:
     parser.add_argument("--config", required=True, help="a ProcessConfig as JSON")
     try:
         config = msgspec.json.decode(parser.parse_args().config.encode(), type=ProcessConfig)
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         _fail(EXIT_BAD_CONFIG, f"--config is not understood: {error}")
     _require_free_port(config)
     Path(config.slot_dir).mkdir(parents=True, exist_ok=True)

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import msgspec
 
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.engines.simulated.text import Message, chat_segments, content_text, decode, encode
 
 
@@ -168,7 +169,7 @@ def read_body(raw: bytes, extensions: frozenset[str], *, refuses_unknown: bool) 
     """
     try:
         members = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise AskError(400, f"JSON decode error: {error}", kind=VALIDATION) from error
     if not isinstance(members, dict):
         raise AskError(400, "Input should be a valid dictionary or object to extract fields from", kind=VALIDATION)
@@ -312,7 +313,7 @@ def _document(value: object) -> object:
         return value
     try:
         return msgspec.json.decode(value)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise AskError(400, f"json_schema is not JSON: {error}", param="json_schema") from error
 
 

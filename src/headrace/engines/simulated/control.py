@@ -17,6 +17,7 @@ from urllib.parse import unquote
 import msgspec
 
 from headrace.domain.quantiles import upper_bound
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.engines.simulated.faults import Fault
 from headrace.engines.simulated.http import Connection, HttpRequest, Reply
 from headrace.engines.simulated.stats import Histogram
@@ -78,7 +79,7 @@ def _set_faults(service: "Service", request: HttpRequest) -> Reply:
         body: Any = msgspec.json.decode(request.body or b"[]")
         members = body.get("faults", [body]) if isinstance(body, dict) else body  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         faults = msgspec.convert(members, list[Fault])
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (*UNDECODABLE, ValueError) as error:
         return Reply.json({"error": str(error)}, 400)
     service.faults.put(faults, time.monotonic())
     service.on_faults_changed()
@@ -88,7 +89,7 @@ def _set_faults(service: "Service", request: HttpRequest) -> Reply:
 def _lose_events(service: "Service", request: HttpRequest) -> Reply:
     try:
         wish = msgspec.json.decode(request.body or b"{}", type=dict[str, int])
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         return Reply.json({"error": str(error)}, 400)
     lost = max(0, wish.get("lose", 0))
     if service.cache_events is None or not service.cache_events.lose(lost):

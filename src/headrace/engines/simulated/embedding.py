@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.engines.simulated.ask import AskError, Prompt, text_prompt, token_prompt
 from headrace.engines.simulated.formats import encode_json
 
@@ -23,7 +24,7 @@ def read_embedding(raw: bytes) -> tuple[list[Prompt], str, str | None]:
     """
     try:
         body = msgspec.json.decode(raw, type=dict[str, Any])
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise AskError(400, f"JSON decode error: {error}") from error
     given: object = body.get("input")
     items = cast("list[object]", given) if isinstance(given, list) else [given]

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from headrace.domain.operator_error import OperatorError
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.engines.simulated.config import DialectKind, EngineConfig
 from headrace.extras import Extra, install_hint, missing_text
 from headrace.simulation.engine import SimulatedEngine
@@ -217,7 +218,7 @@ def _make_sink(config: EngineConfig) -> Publisher | PolledEvents:
     try:
         settings = msgspec.json.decode(config.kv_events or "{}", type=EventSettings)
         return Publisher(config, settings)
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise OperatorError(f"the configuration of KV events makes no sense: {error}") from error
     except ImportError as error:
         missing = missing_text("--kv-events-config", Extra.KV_EVENTS)

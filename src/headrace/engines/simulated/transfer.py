@@ -11,6 +11,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from headrace.domain.undecodable import UNDECODABLE
+
 FETCH_TIMEOUT_S = 10.0
 """A prefill engine that does not answer by then is gone. Source: the first handshake of NIXL takes up to 10 s."""
 
@@ -96,7 +98,7 @@ async def fetch(leg: Fetch) -> Held | None:
     try:
         async with asyncio.timeout(bound_s):
             return await _post(leg)
-    except (OSError, TimeoutError, asyncio.IncompleteReadError, msgspec.MsgspecError, ValueError):
+    except (*UNDECODABLE, OSError, TimeoutError, asyncio.IncompleteReadError, ValueError):
         return None
 
 

@@ -3,6 +3,7 @@
 import msgspec
 
 from headrace.domain.request import ApiDialect
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.engines.handover import FitRules, LegRequest, Ticket, WholeAnswer
 
 KEPT_S = 60.0
@@ -45,7 +46,7 @@ class TensorrtLlmHandover:
         """See `handover.TicketWords`."""
         try:
             answer = msgspec.json.decode(body, type=_Answer)
-        except msgspec.MsgspecError:
+        except UNDECODABLE:
             return None
         if len(answer.choices) != 1:
             return None

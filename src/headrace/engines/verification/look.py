@@ -12,6 +12,7 @@ import httpx
 import msgspec
 
 from headrace.domain.operator_error import OperatorError
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.engines.load import iter_names
 from headrace.engines.metrics import MetricTable
 from headrace.engines.verification.commands import HelpCommand
@@ -119,7 +120,7 @@ def _version_at(client: httpx.Client, root: str) -> str | None:
     for path in ("/version", "/server_info"):
         try:
             said = msgspec.json.decode(client.get(root + path).content, type=_Version)
-        except (httpx.HTTPError, msgspec.MsgspecError, UnicodeDecodeError):
+        except (*UNDECODABLE, httpx.HTTPError):
             continue
         if said.version:
             return said.version

@@ -5,6 +5,7 @@ from types import MappingProxyType
 import msgspec
 
 from headrace.domain.request import ApiDialect
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.engines.handover import FitRules, LegRequest, TensorRule, Ticket, WholeAnswer
 
 LEASE_S = 30.0
@@ -54,12 +55,12 @@ class VllmHandover:
         try:
             raw = msgspec.json.decode(body, type=_Answer).kv_transfer_params
             params = msgspec.json.decode(raw, type=dict[str, msgspec.Raw] | None)
-        except msgspec.MsgspecError:
-            return None
-        if params is None or any(params.get(name, NULL) == NULL for name in NEEDED):
+            if params is None or any(params.get(name, NULL) == NULL for name in NEEDED):
+                return None
+            engine_id, request_id = (bytes(params[name]).decode() for name in ("remote_engine_id", "remote_request_id"))
+        except UNDECODABLE:
             return None
         if params.get("do_remote_prefill") != msgspec.Raw(b"true"):
             return None
-        request_id, engine_id = bytes(params["remote_request_id"]).decode(), bytes(params["remote_engine_id"]).decode()
         decode = LegRequest(fields={"kv_transfer_params": raw}, headers={"x-request-id": attempt_id})
         return Ticket(key=f"{engine_id} {request_id}", decode=decode, usable_s=LEASE_S)

@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from headrace.domain.operator_error import OperatorError
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.fleet.deploy.process_identity import ProcessIdentity, own_identity
 from headrace.fleet.deploy.warden_state import write_json_atomically
 from headrace.settings import Settings
@@ -55,13 +56,13 @@ def read_supervisor_file(settings: Settings) -> SupervisorFile | None:
         process = ProcessIdentity(**document.pop("process"))
         arguments = document.pop("arguments", None)
         return SupervisorFile(process=process, arguments=None if arguments is None else tuple(arguments), **document)
-    except (OSError, msgspec.DecodeError, TypeError, KeyError, AttributeError):
+    except (*UNDECODABLE, OSError, TypeError, KeyError, AttributeError):
         return None
 
 
 def prepare_folders(settings: Settings) -> None:
     """Make the state folder and its parts, for this user alone."""
-    _check_socket_length(settings)
+    check_socket_length(settings)
     try:
         for folder in (settings.state_dir, settings.run_dir, settings.log_dir, settings.journal_dir, settings.slot_dir):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -110,7 +111,8 @@ def file_stem(name: str) -> str:
     return "".join(char if char.isalnum() or char in "._-" else f"%{ord(char):02x}" for char in name)
 
 
-def _check_socket_length(settings: Settings) -> None:
+def check_socket_length(settings: Settings) -> None:
+    """Refuse a folder whose sockets would have too long a path. Raises: OperatorError."""
     longest = str(settings.worker_socket(999999))
     if len(longest.encode()) > 107:
         raise OperatorError(

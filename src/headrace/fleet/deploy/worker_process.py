@@ -17,6 +17,7 @@ from headrace.domain.queue_status import QueueStatus
 from headrace.domain.quota_status import LimitStatus
 from headrace.domain.routing_status import RouteExplanation, RoutingStatus
 from headrace.domain.split_status import SplitStatus
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.domain.worker import (
     Configure,
     Drain,
@@ -121,7 +122,7 @@ class WorkerProcess:
                     await writer.drain()
                     line = await reader.readline()
                 return msgspec.json.decode(line, type=WorkerReply)
-            except (OSError, TimeoutError, ValueError, msgspec.DecodeError) as error:
+            except (*UNDECODABLE, OSError, TimeoutError, ValueError) as error:
                 self.close()  # A late answer must not be taken for the next command's.
                 raise WorkerLostError(f"gateway worker {self.serial} did not answer: {error!r}") from error
             except asyncio.CancelledError:
@@ -142,7 +143,7 @@ class WorkerProcess:
         try:
             reply = await self._ask(ReadStatus())
             return msgspec.json.decode(reply.text, type=WorkerStatus) if reply.ok else None
-        except (WorkerLostError, msgspec.DecodeError):
+        except (*UNDECODABLE, WorkerLostError):
             return None
 
     async def read_routing(self) -> RoutingStatus | None:
@@ -150,7 +151,7 @@ class WorkerProcess:
         try:
             reply = await self._ask(ReadRouting())
             return msgspec.json.decode(reply.text, type=RoutingStatus) if reply.ok else None
-        except (WorkerLostError, msgspec.DecodeError):
+        except (*UNDECODABLE, WorkerLostError):
             return None
 
     async def read_misses(self) -> MissStatus | None:
@@ -158,7 +159,7 @@ class WorkerProcess:
         try:
             reply = await self._ask(ReadMisses())
             return msgspec.json.decode(reply.text, type=MissStatus) if reply.ok else None
-        except (WorkerLostError, msgspec.DecodeError):
+        except (*UNDECODABLE, WorkerLostError):
             return None
 
     async def read_splits(self) -> SplitStatus | None:
@@ -166,7 +167,7 @@ class WorkerProcess:
         try:
             reply = await self._ask(ReadSplits())
             return msgspec.json.decode(reply.text, type=SplitStatus) if reply.ok else None
-        except (WorkerLostError, msgspec.DecodeError):
+        except (*UNDECODABLE, WorkerLostError):
             return None
 
     async def explain_route(self, wish: ExplainRoute) -> RouteExplanation | str:
@@ -186,7 +187,7 @@ class WorkerProcess:
         try:
             reply = await self._ask(ReadQuota())
             return msgspec.json.decode(reply.text, type=tuple[LimitStatus, ...]) if reply.ok else ()
-        except (WorkerLostError, msgspec.DecodeError):
+        except (*UNDECODABLE, WorkerLostError):
             return ()
 
     async def read_queues(self) -> tuple[QueueStatus, ...]:
@@ -194,7 +195,7 @@ class WorkerProcess:
         try:
             reply = await self._ask(ReadQueues())
             return msgspec.json.decode(reply.text, type=tuple[QueueStatus, ...]) if reply.ok else ()
-        except (WorkerLostError, msgspec.DecodeError):
+        except (*UNDECODABLE, WorkerLostError):
             return ()
 
     async def drain(self, bound_s: float, *, is_replacement: bool) -> None:

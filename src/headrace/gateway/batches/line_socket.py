@@ -15,6 +15,7 @@ import msgspec
 from headrace.declaration.gateway_plan import LimitsPlan
 from headrace.domain.batch import SUBMITTER_HEADER, Submitter
 from headrace.domain.errors import ErrorCode, RequestError
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.gateway.http.caller_connection import CallerConnection, Service
 from headrace.gateway.http.exchange import Exchange
 from headrace.gateway.http.wire import DateLine
@@ -77,5 +78,5 @@ def read_submitter(exchange: Exchange) -> Submitter:
     """Whose line it is. Raises: RequestError INVALID_REQUEST."""
     try:
         return msgspec.json.decode(exchange.headers.get(_HEADER, b""), type=Submitter)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise RequestError(ErrorCode.INVALID_REQUEST, f"header {SUBMITTER_HEADER}: {error}") from error

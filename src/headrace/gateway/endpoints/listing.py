@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.engines.detection import context_tokens_of
 from headrace.gateway.endpoints.endpoint import ANSWERS, Endpoint
 from headrace.gateway.endpoints.questions import ask
@@ -82,7 +83,7 @@ def _rows(body: bytes) -> list[dict[str, Any]]:
     """The models of a list, as far as it is one."""
     try:
         document: Any = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return []
     listed = cast("dict[str, Any]", document).get("data") if isinstance(document, dict) else None
     if not isinstance(listed, list):

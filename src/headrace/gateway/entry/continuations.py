@@ -15,6 +15,7 @@ import msgspec
 
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import ApiDialect
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.engines.continuation import ContinuationRow, Fact, Trailing
 from headrace.engines.structured_output import CannotSayError
 
@@ -145,7 +146,7 @@ def _last_message(fields: Fields, api: ApiDialect) -> dict[str, msgspec.Raw] | N
         return None
     try:
         items = _decode_items(raw)
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return None  # a text, or no list of objects: the engine's to judge
     return items[-1] if items and items[-1].get("role") == ASSISTANT else None
 
@@ -159,14 +160,14 @@ def _prefix(message: dict[str, msgspec.Raw]) -> str | None:
             parts = _decode_parts(raw)
             return _decode_text(parts[0]["text"]) if len(parts) == 1 and "text" in parts[0] else None
         return _decode_text(raw)
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return None
 
 
 def _flag(fields: Fields, name: str) -> bool:
     try:
         return bool(_decode_flag(fields[name]))
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         raise _invalid(name, f"field {name} must be true or false") from None
 
 

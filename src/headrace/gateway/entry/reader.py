@@ -200,7 +200,7 @@ def _pinned_endpoint(fields: Mapping[str, msgspec.Raw], find_pin: FindPin) -> st
 def _typed(raw: msgspec.Raw, decode: Callable[[msgspec.Raw], T], name: str, allowed: str) -> T:
     try:
         return decode(raw)
-    except (msgspec.MsgspecError, ValueError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         raise RequestError(ErrorCode.INVALID_REQUEST, f"field {name} must be {allowed}", param=name) from None
 
 

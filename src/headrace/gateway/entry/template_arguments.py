@@ -9,6 +9,7 @@
 import msgspec
 
 from headrace.domain.errors import ErrorCode, RequestError
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.gateway.entry.fields import shown_name
 
 SWITCHES = frozenset(
@@ -54,7 +55,7 @@ def check_template_arguments(raw: msgspec.Raw, *, is_allowed: bool) -> None:
     """Raises: RequestError naming the first key that may not pass."""
     try:
         arguments: dict[str, msgspec.Raw] = _decode(raw) or {}
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         raise RequestError(ErrorCode.INVALID_REQUEST, f"field {_NAME} must be an object", param=_NAME) from None
     for key, value in arguments.items():
         is_plain = not bytes(value).startswith((b"[", b"{"))

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from headrace.domain.request import ApiDialect, InferenceRequest
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.engines.continuation import ContinuationRow, Trailing
 from headrace.gateway.forwarding.core.bars import Had, ResumeBar
 from headrace.gateway.forwarding.core.seam import Seam
@@ -86,7 +87,7 @@ def stop_texts(fields: Fields) -> tuple[str, ...]:
     """The caller's stop texts."""
     try:
         stops = _decode_stops(fields.get("stop") or fields.get("stop_sequences") or _NULL)
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return ()
     return (stops,) if isinstance(stops, str) else tuple(stop for stop in stops or () if stop)
 
@@ -100,7 +101,7 @@ def _begun_prompt(fields: Fields, had: Had) -> str | list[int]:
                 return [*_decode_ids(raw), *had.token_ids]
             [raw] = items
         return _decode_text(raw) + had.text
-    except (msgspec.MsgspecError, ValueError):  # several prompts, or token ids where no engine tells those of a text
+    except (*UNDECODABLE, ValueError):  # several prompts, or token ids where no engine tells those of a text
         raise CannotResumeError(ResumeBar.MESSAGES) from None
 
 
@@ -114,5 +115,5 @@ def _begun_messages(fields: Fields, text: str, row: ContinuationRow) -> list[Any
         if not is_continued or last.get("tool_calls", _NULL) != _NULL:
             raise CannotResumeError(ResumeBar.MESSAGES)
         return [*messages[:-1], {**last, "content": _decode_text(last.get("content", _NULL)) + text}]
-    except (msgspec.MsgspecError, IndexError):
+    except (*UNDECODABLE, IndexError):
         raise CannotResumeError(ResumeBar.MESSAGES) from None

@@ -18,6 +18,7 @@ import structlog
 
 from headrace.declaration.identity_plan import IssuerPlan
 from headrace.domain.clock import Clock
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.gateway.identity.core.key_refresh import KeyRefresh
 from headrace.gateway.identity.public_keys import JwksError, read_jwks
 from headrace.gateway.identity.tokens import Issuer, TokenDesk
@@ -166,7 +167,7 @@ async def fetch_jwks(plan: IssuerPlan, client: httpx.AsyncClient) -> bytes:
         document = await _fetch(client, plan.issuer.rstrip("/") + WELL_KNOWN)
         try:
             found = msgspec.json.decode(document, type=_Configuration)
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise IssuerError(f"{WELL_KNOWN} names no issuer and jwks_uri") from error
         if found.issuer != plan.issuer:
             raise IssuerError(f"{WELL_KNOWN} is of another issuer, {found.issuer[:100]!r}")
@@ -194,6 +195,6 @@ async def _fetch(client: httpx.AsyncClient, url: str) -> bytes:
 def _find_kept(path: Path, issuer: str) -> _Kept | None:
     try:
         kept = msgspec.json.decode(path.read_bytes(), type=_Kept)
-    except (OSError, msgspec.MsgspecError):
+    except (*UNDECODABLE, OSError):
         return None
     return kept if kept.issuer == issuer else None

@@ -8,6 +8,8 @@ import msgspec
 from joserfc.errors import JoseError, SecurityWarning
 from joserfc.jwk import ECKey, KeySet, OKPKey, RSAKey
 
+from headrace.domain.undecodable import UNDECODABLE
+
 PublicKey = RSAKey | ECKey | OKPKey
 RSA_BITS = 2048
 """Shortest RSA key that is taken. Source: NIST SP 800-131A."""
@@ -60,7 +62,7 @@ def read_jwks(document: bytes) -> PublicKeys:
     """
     try:
         decoded = msgspec.json.decode(document, type=_Document)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise JwksError("it is no JWKS document (an object with a list `keys`)") from error
     found: dict[str | None, PublicKey] = {}
     for entry in decoded.keys[:KEYS]:

@@ -13,6 +13,7 @@ import msgspec
 
 from headrace.declaration.routing_plan import RoutingPlan
 from headrace.domain.request import InferenceRequest
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.domain.usage import TokenUsage
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.routing.core.candidate import Candidate, PoolSpeed
@@ -301,6 +302,6 @@ def _session_of(request: InferenceRequest, field: str) -> str | None:
         return None
     try:
         session = msgspec.json.decode(raw)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return None
     return f"{request.tenant}/{session}" if isinstance(session, str) else None

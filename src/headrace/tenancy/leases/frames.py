@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import msgspec
 
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.tenancy.leases.exchange import MESSAGE_BYTES
 
 HEAD_BYTES = 4
@@ -32,5 +33,5 @@ async def read_frame(reader: asyncio.StreamReader, shape: type[Message]) -> Mess
         raise FrameError(f"a message of {length} bytes; at most {MESSAGE_BYTES} are read")
     try:
         return msgspec.msgpack.decode(await reader.readexactly(length), type=shape)
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise FrameError(f"not a message: {error}") from error

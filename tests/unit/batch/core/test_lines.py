@@ -17,6 +17,7 @@ def test_a_line_is_read_with_its_body_as_written() -> None:
     ("text", "code"),
     [
         (b"\xff\xfe", "invalid_json_line"),
+        (b'{"custom_id":"1","x":' + b"[" * 3000 + b"]" * 3000 + b"}", "invalid_json_line"),
         (b"[]", "invalid_request"),
         (b'{"url":"/v1/chat/completions","body":{"model":"m"}}', "invalid_request"),
         (b'{"custom_id":"1","url":"/v1/chat/completions","body":{}}', "invalid_request"),

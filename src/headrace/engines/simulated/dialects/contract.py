@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.engines.simulated.ask import Api, Ask, AskError, Body, chat_prompt, read_ask, read_body
 from headrace.engines.simulated.config import EngineConfig
 from headrace.engines.simulated.event_formats import MessagesFormat, ResponsesFormat
@@ -272,7 +273,7 @@ def read_json(request: HttpRequest) -> Mapping[str, Any]:
     """
     try:
         return msgspec.json.decode(request.body or b"{}", type=dict[str, Any])
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise AskError(400, f"JSON decode error: {error}") from error
 
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 import msgspec
 
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.engines.simulated.ask import Api, Ask, AskError
 from headrace.engines.simulated.dialects.contract import (
     Dialect,
@@ -152,7 +153,7 @@ class LlamacppDialect(Dialect):
     def _restore(self, host: Host, slot: int, path: Path) -> Reply:
         try:
             tokens = msgspec.json.decode(path.read_bytes(), type=list[int])
-        except (OSError, msgspec.MsgspecError) as error:
+        except (*UNDECODABLE, OSError) as error:
             message = "Unable to restore slot, no available space in KV cache or invalid slot save file"
             raise AskError(400, message) from error
         host.restore_slot(slot, tokens)

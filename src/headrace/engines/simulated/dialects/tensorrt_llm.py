@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.engines.simulated.ask import VALIDATION, Api, Ask, AskError, Body, token_prompt
 from headrace.engines.simulated.config import EngineConfig
 from headrace.engines.simulated.dialects.contract import Dialect, Ending, Host, Route, api_table
@@ -112,7 +113,7 @@ class TensorrtLlmDialect(Dialect):
         try:
             state = base64.b64decode(str(params.get("encoded_opaque_state") or ""), validate=True)
             host, port, key = msgspec.json.decode(state, type=tuple[str, int, str])
-        except (ValueError, msgspec.MsgspecError) as error:
+        except (*UNDECODABLE, ValueError) as error:
             raise AskError(400, f"Invalid disaggregated params: {error}") from error
         return Fetch(host=host, port=port, key=key)
 

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.fleet.deploy.models.blobs import (
     COPY_BYTES,
     BlobCache,
@@ -101,7 +102,7 @@ class HuggingFaceHub:
         response = self._downloader.get_json(Remote(url=self._endpoint + path, what=what, headers=self._headers))
         try:
             revision = msgspec.json.decode(response.content, type=_Revision)
-        except msgspec.MsgspecError as error:
+        except UNDECODABLE as error:
             raise ModelFetchError(f"{what}: {self._endpoint} is not a Hugging Face hub ({error})") from error
         unsafe = [sibling.name for sibling in revision.siblings if not is_safe_path(sibling.name)]
         if unsafe or not revision.siblings or not revision.sha.isalnum():

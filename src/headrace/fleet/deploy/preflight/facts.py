@@ -199,7 +199,7 @@ def read_model(
 def _json(text: str | None) -> Mapping[str, Any]:
     try:
         value: Any = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from headrace.domain.operator_error import OperatorError
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.fleet.deploy.render.core.model import RenderedFile
 from headrace.whole_file import write_whole
 
@@ -112,7 +113,7 @@ def iter_diff(planned: Sequence[PlannedFile]) -> Iterator[str]:
 def _read_record(folder: Path) -> _Record:
     try:
         return msgspec.json.decode((folder / RECORD).read_bytes(), type=_Record)
-    except (FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
+    except (*UNDECODABLE, FileNotFoundError, NotADirectoryError):
         return _Record(files={})
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.gateway.forwarding.core.bars import Had, ResumeBar
 from headrace.gateway.forwarding.core.seam import Seam
 from headrace.gateway.forwarding.streams.chunks import ChunkWatch
@@ -72,7 +73,7 @@ def identity_of(first_event: bytes) -> dict[str, Any]:
     """What the stream's first event says of the answer it belongs to."""
     try:
         chunk = msgspec.json.decode(event_field(first_event, b"data") or b"{}", type=dict[str, Any])
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+    except (*UNDECODABLE, ValueError):
         return {}
     return {name: chunk[name] for name in _SAME if name in chunk}
 

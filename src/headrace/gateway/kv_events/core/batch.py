@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.gateway.kv_events.core.changes import Change, Cleared, MalformedError, Removed, Stored, Tier
 
 LARGEST_BATCH_BYTES = 16 * 1024 * 1024
@@ -97,7 +98,7 @@ def split_batch(payload: bytes) -> SplitBatch:
     try:
         decoder = _map_batches if _is_map(payload[0]) else _array_batches
         events = decoder.decode(payload).events
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+    except (*UNDECODABLE, ValueError) as error:
         raise MalformedError(f"it is no batch of events: {type(error).__name__}") from error
     if len(events) > MOST_EVENTS:
         raise MalformedError(f"it has {len(events)} events, more than {MOST_EVENTS}")
@@ -123,7 +124,7 @@ def read_events(events: list[msgspec.Raw]) -> tuple[list[Change], int]:
                 else:
                     found.add(one)
         found.flush()
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+    except (*UNDECODABLE, ValueError) as error:
         raise MalformedError(f"it has an event that is none: {type(error).__name__}") from error
     return found.changes, unknown
 

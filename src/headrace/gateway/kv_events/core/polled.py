@@ -11,6 +11,7 @@ from collections import OrderedDict
 
 import msgspec
 
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.gateway.kv_events.core.changes import Change, MalformedError, Removed, Sized, Stored, Tier
 
 MOST_BEYOND = 200_000
@@ -69,7 +70,7 @@ class PolledReader:
         """Return the events of one answer, in order. Raises: MalformedError."""
         try:
             told = _answers.decode(body)
-        except msgspec.MsgspecError as error:
+        except UNDECODABLE as error:
             raise MalformedError(f"it is no list of events: {type(error).__name__}") from error
         found: list[PolledEvent] = []
         for event in told:

@@ -87,11 +87,12 @@ def check(
 ) -> None:
     """Check a declaration and the machine that is to run it, without starting anything.
 
-    Prints each problem of the declaration with its file, line and key. Then what the start needs: addresses,
-    certificates, packages and the database. Then, for each pool that headrace would run: its program, GPUs, driver,
-    memory against weights and KV cache, links, shared memory, limits, disk, files, ports, network and clock, each with
-    what was seen, what is needed and what mends it. Engines that run elsewhere are asked for their models, 3 s at most;
-    prefill and decode engines also what they are, and those that do not fit are named. --offline asks none of them.
+    Prints each problem of the declaration with its file, line and key. Then what the start needs: state folder,
+    addresses, certificates, packages and the database. Then, for each pool that headrace would run: its program, GPUs,
+    driver, memory against weights and KV cache, links, shared memory, limits, disk, files, ports, network and clock,
+    each with what was seen, what is needed and what mends it. Engines that run elsewhere are asked for their models,
+    3 s at most; prefill and decode engines also what they are, and those that do not fit are named. --offline asks none
+    of them.
     Exits with 0 where nothing or only warnings were found, with 3 where the declaration cannot be used or a pool or
     the instance cannot run.
     """
@@ -141,7 +142,7 @@ def _text(path: Path | None, told: CheckReport) -> str:
         lines = [*map(str, told.problems), f"{name}: {counts}"]
     else:
         has_more = told.preflight is not None and told.preflight.has_doubts
-        lines = [f"{name}: the file is sound" if has_more else f"{name}: nothing to complain about"]
+        lines = [f"{name}: sound" if has_more else f"{name}: nothing to complain about"]
     if told.preflight is not None:
         lines += ["", told.preflight.machine]
         if told.preflight.instance:

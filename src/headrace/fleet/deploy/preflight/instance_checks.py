@@ -1,4 +1,4 @@
-"""What `headrace up` needs beside its pools: certificates, packages, addresses and the database. Starts nothing."""
+"""What `headrace up` needs beside its pools: state folder, addresses, certificates, packages, database."""
 
 import os
 import ssl
@@ -15,7 +15,7 @@ from headrace.extras import Extra, install_hint, is_installed, missing_text
 from headrace.fleet.deploy.ports import check_address, split_address
 from headrace.fleet.deploy.predecessors import find_predecessors
 from headrace.fleet.deploy.preflight.core.finding import Finding, Level, fail, ok
-from headrace.fleet.deploy.state_files import find_supervisor
+from headrace.fleet.deploy.state_files import check_socket_length, find_supervisor
 from headrace.settings import Settings
 
 MISMATCH = "KEY_VALUES_MISMATCH"
@@ -26,10 +26,28 @@ PUBLISHERS = (EngineKind.VLLM, EngineKind.SGLANG)
 
 def check_instance(declaration: Declaration, settings: Settings, *, is_offline: bool = False) -> Iterator[Finding]:
     """Yield what would stop the start. `is_offline`: the database is not asked."""
+    yield _state_folder(settings)
     yield from _addresses(declaration, settings)
     yield from _certificates(declaration)
     yield from _packages(declaration)
     yield from _database(declaration, is_offline=is_offline)
+
+
+def _state_folder(settings: Settings) -> Finding:
+    remedy = "Set HEADRACE_STATE_DIR to a folder that this user can write to."
+    try:
+        check_socket_length(settings)
+    except OperatorError as error:
+        return fail("state", error.message, needed="a shorter path", remedy=error.hint or remedy)
+    place = _nearest(settings.state_dir / "run")
+    if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
+        return ok("state", f"{settings.state_dir} can be used")
+    return fail("state", f"{place} cannot be written", needed=str(settings.state_dir), remedy=remedy)
+
+
+def _nearest(path: Path) -> Path:
+    """What there is of a path: itself, or the nearest folder above it."""
+    return next((place for place in (path, *path.absolute().parents) if place.exists()), Path("/"))
 
 
 def _addresses(declaration: Declaration, settings: Settings) -> Iterator[Finding]:
@@ -134,13 +152,9 @@ def _database(declaration: Declaration, *, is_offline: bool) -> Iterator[Finding
 
 
 def _folder_of(path: Path) -> Finding:
-    folder = next((place for place in path.absolute().parents if place.exists()), Path("/"))
-    if path.exists():
-        is_usable, what = os.access(path, os.R_OK | os.W_OK), str(path)
-    else:
-        is_usable, what = folder.is_dir() and os.access(folder, os.W_OK | os.X_OK), str(folder)
-    if is_usable:
+    place = _nearest(path)
+    if os.access(place, os.W_OK) and place.is_dir() is (place != path):
         return ok("database", f"{path} can be written")
     return fail(
-        "database", f"{what} cannot be written", needed="ledger.database", remedy="Give this user the right to."
+        "database", f"{place} cannot be written", needed="ledger.database", remedy="Give this user the right to."
     )

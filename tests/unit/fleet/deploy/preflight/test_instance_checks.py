@@ -47,6 +47,17 @@ def found(settings: Settings, code: str, pool: dict[str, Any] | None = None, **s
     return [finding for finding in check_instance(declaration, settings) if finding.code == code]
 
 
+@pytest.mark.parametrize(("name", "level"), [("s", Level.OK), ("file/s", Level.FAIL), ("x" * 110, Level.FAIL)])
+def test_the_state_folder_can_be_used_or_made(tmp_path: Path, name: str, level: Level) -> None:
+    """A file in its way, or a path too long for sockets, is said before `up` ends on it; nothing is made."""
+    (tmp_path / "file").write_text("")
+    settings = Settings(state_dir=tmp_path / name, cache_dir=tmp_path / "cache")
+    [finding] = found(settings, "state")
+    assert finding.level is level
+    assert level is Level.OK or "HEADRACE_STATE_DIR" in finding.remedy
+    assert not (tmp_path / name).exists()
+
+
 def test_an_address_is_free_taken_or_our_own(settings: Settings) -> None:
     """A taken one is named with its holder; what the headrace that runs here holds is no fault."""
     listen = f"127.0.0.1:{free_port()}"

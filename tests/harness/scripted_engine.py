@@ -92,7 +92,7 @@ class ScriptedEngine:
     otherwise: Script | None = None
     """What it does with a request that names no script; None: it answers."""
     pages: dict[str, bytes] = field(default_factory=dict)
-    """JSON by path of what GET finds; where there is any, other paths are 404."""
+    """JSON by path of what GET finds; where there is any, other paths are 404. Without any it lists no model."""
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     """Path and headers of each GET."""
     _server: asyncio.Server | None = None
@@ -167,7 +167,7 @@ class ScriptedEngine:
         if self.probe:
             return await self.probe()
         if not self.pages:
-            return whole(200, b'{"object":"list","data":[{"id":"m"}]}')
+            return whole(200, b'{"object":"list","data":[]}')
         page = self.pages.get(path)
         return whole(404, b"{}") if page is None else whole(200, page)
 

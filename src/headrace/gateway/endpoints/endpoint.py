@@ -142,8 +142,7 @@ class Endpoint:
         self.outages = 0
         """How often it went from usable to not ready: a process that comes back after that has an empty KV cache."""
         self.cache_losses: int | None = None
-        """Grows whenever something has gone from its KV cache, by its own events; None: they are not read, or some are
-        missing."""
+        """Grows with what goes from its KV cache, by its own events; None: they are not read, or some are missing."""
         self.salter: Callable[[str], str] | None = None
         """Makes a tenant's `cache_salt`, where the pool keeps tenants apart in the prefix cache."""
         self.seat: Seat | None = None

@@ -18,6 +18,7 @@ RATE_FIGURES = (b"limit", b"remaining", b"reset")
 EXPOSED = b", ".join(
     (
         *(b"x-request-id", b"traceparent", b"retry-after", b"x-should-retry"),
+        *(b"x-headrace-model", b"x-headrace-degraded"),
         *(b"x-ratelimit-%b-%b" % (figure, kind) for kind in (b"requests", b"tokens") for figure in RATE_FIGURES),
     )
 )
@@ -86,6 +87,7 @@ class CorsPolicy:
         return lines + (
             b"access-control-allow-methods: %b\r\naccess-control-max-age: %b\r\n"
             b"access-control-allow-headers: authorization, content-type, x-api-key, x-request-id, x-request-timeout, "
+            b"x-headrace-class, x-headrace-conversation, idempotency-key, "
             b"traceparent, tracestate, anthropic-version, openai-organization, openai-project\r\n"
             % (allow, self._max_age)
         )

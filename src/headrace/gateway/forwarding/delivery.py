@@ -6,7 +6,6 @@ than a task, since a task with four awaits costs 6 microseconds (docs/decisions/
 
 import asyncio
 from dataclasses import dataclass, field
-from random import random
 from time import monotonic
 
 from headrace.domain.errors import ErrorCode, RequestError
@@ -19,8 +18,7 @@ from headrace.gateway.forwarding.attempt import Attempt
 from headrace.gateway.forwarding.attempt_request import attempt_body, attempt_head
 from headrace.gateway.forwarding.caller_stream import CallerStream
 from headrace.gateway.forwarding.core.bars import ResumeCause
-from headrace.gateway.forwarding.core.failover import AttemptFailed, Decision, NextStep, decide
-from headrace.gateway.forwarding.elsewhere import go_elsewhere, move_on
+from headrace.gateway.forwarding.elsewhere import go_elsewhere
 from headrace.gateway.forwarding.going_on import resume
 from headrace.gateway.forwarding.handed_over import Leaving
 from headrace.gateway.forwarding.handover import hand_over
@@ -28,10 +26,11 @@ from headrace.gateway.forwarding.hedge import Hedge, expect_first_token
 from headrace.gateway.forwarding.in_band import error_event
 from headrace.gateway.forwarding.model_line import naming_model
 from headrace.gateway.forwarding.phase import ENDED, ERROR, PAUSE, SENT, STREAM, TAIL, WHOLE, Phase
-from headrace.gateway.forwarding.ports import DeliveryAccount, Ending, ForwardingSettings, Meters, failure_of
+from headrace.gateway.forwarding.ports import DeliveryAccount, Ending, ForwardingSettings, Meters
 from headrace.gateway.forwarding.resumption import Resumption, begin_stream
 from headrace.gateway.forwarding.slots import pin
 from headrace.gateway.forwarding.streams.watch import plausible
+from headrace.gateway.forwarding.trying_again import attempt_again
 from headrace.gateway.forwarding.whole_answer import read_envelope, without_echo
 from headrace.gateway.http.connection_pool import Sending
 from headrace.gateway.http.engine_connection import LossReason
@@ -393,28 +392,7 @@ class Delivery:
 
     def try_again(self, code: ErrorCode, now: float, engine_error: EngineError | None = None) -> None:
         """Nothing came of an attempt, and the caller has nothing yet: what follows is decided in the core."""
-        settings = self.settings
-        event = AttemptFailed(
-            code=code,
-            attempts=self.account.attempts,
-            is_content_sent=False,
-            has_other_endpoint=settings.candidates.has_other(self.request, self.tried) or move_on(self),
-        )
-        decision = decide(event, settings.retry, settings.budget, now_mono_s=now, jitter=random())  # noqa: S311
-        settings.meters.retry_budget_refusals += decision.is_budget_used_up
-        self._follow(decision, code, engine_error)
-
-    def _follow(self, decision: Decision, code: ErrorCode, engine_error: EngineError | None) -> None:
-        if decision.step is NextStep.TRY_ELSEWHERE:
-            self.meters.failovers[code.value] = self.meters.failovers.get(code.value, 0) + 1
-            self.start_over()
-            self.try_next()
-        elif decision.step is NextStep.TRY_AGAIN_LATER:
-            self.meters.retries += 1
-            self.start_over()
-            self.pause = self.settings.loop.call_later(decision.wait_s, self.try_next)
-        else:
-            self.fail(failure_of(code, engine_error, self.account.attempts))
+        attempt_again(self, code, now, engine_error)
 
     @property
     def has_spoken(self) -> bool:

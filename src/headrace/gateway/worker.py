@@ -262,7 +262,7 @@ class Worker:
                 raise PlanError("gateway.sharing cannot be changed while running; use headrace down and up")
             return
         try:
-            self._keeper = open_keeper(plan.sharing, self._settings.leases_socket)
+            self._keeper = open_keeper(plan.sharing, self._settings.leases_socket, workers=plan.workers)
         except SharingUnavailableError as error:
             raise PlanError(str(error)) from error
         if self._keeper is not None:

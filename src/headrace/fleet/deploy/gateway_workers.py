@@ -55,6 +55,7 @@ class WorkerSlot:
     started_mono_s: float
     plan_revision: int = -1
     keys_revision: int = -1
+    spent_revision: int = -1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,6 +81,7 @@ class GatewayWorkers:
     _keys: tuple[KeyRecord, ...] = ()
     _keys_revision: int = 0
     _spent: tuple[Spent, ...] = ()
+    _spent_revision: int = 0
     _next_serial: int = 1
     _change: asyncio.Lock = field(default_factory=asyncio.Lock)
     _is_stopping: bool = False
@@ -154,16 +156,18 @@ class GatewayWorkers:
         """Tell every worker what was spent of budgets; one that is started later is told before it serves."""
         async with self._change:
             self._spent = spent
+            self._spent_revision += 1
             for slot in self.slots:
                 await self._try_set_spent(slot)
 
     async def _try_set_spent(self, slot: WorkerSlot) -> None:
-        if not self._spent:
-            return
         try:
-            await slot.worker.set_spent(SetSpent(spent=self._spent))
+            if self._spent:
+                await slot.worker.set_spent(SetSpent(spent=self._spent))
         except WorkerLostError as error:
             self.log.warning("gateway worker missed what was spent", worker=slot.worker.serial, reason=str(error))
+            return
+        slot.spent_revision = self._spent_revision
 
     async def stop(self, drain_s: float) -> None:
         """Drain all workers at once; none is left afterwards."""
@@ -299,6 +303,8 @@ class GatewayWorkers:
             await worker.connect()
             await self._try_set_keys(slot)  # First, since a plan opens the door.
             await self._try_set_spent(slot)
+            if slot.spent_revision != self._spent_revision:
+                raise WorkerLostError(f"gateway worker {serial} could not be told what was spent")
             refusal = await self._try_configure(slot, self.plan.revision, _raw(self.plan))
             if refusal or slot.plan_revision != self.plan.revision or slot.keys_revision != self._keys_revision:
                 raise WorkerLostError(f"gateway worker {serial} refused its plan: {refusal or 'no answer'}")
@@ -347,7 +353,8 @@ class GatewayWorkers:
                 if self.plan is None or slot.worker.process is None or not slot.worker.process.is_alive:
                     continue
                 is_behind = slot.plan_revision != self.plan.revision
-                if not is_behind and slot.keys_revision == self._keys_revision:
+                is_told = slot.keys_revision == self._keys_revision and slot.spent_revision == self._spent_revision
+                if not is_behind and is_told:
                     continue
                 try:
                     slot.worker.close()
@@ -357,6 +364,7 @@ class GatewayWorkers:
                 if is_behind:
                     await self._try_configure(slot, self.plan.revision, _raw(self.plan))
                 await self._try_set_keys(slot)
+                await self._try_set_spent(slot)
 
     async def _see_off(self, worker: WorkerProcess, drain_s: float, *, is_replacement: bool = False) -> None:
         """Let a worker finish what it has in flight, and see it gone."""

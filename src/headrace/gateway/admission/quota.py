@@ -18,6 +18,7 @@ from headrace.domain.quota import BUDGETS, MICROSECONDS, NO_LIMITS, Level, Limit
 from headrace.domain.record import Record
 from headrace.domain.request import ApiDialect, InferenceRequest, RequestClass
 from headrace.domain.tenant import Caller, KeyRecord
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.domain.usage import TokenUsage
 from headrace.gateway.admission.budget_watch import BudgetWatch
 from headrace.gateway.admission.core.caps import check_caps, tightest
@@ -82,6 +83,8 @@ class Quota:
         self._meters = meters
         self._plan = TenancyPlan()
         self._keys: Sequence[KeyRecord] = ()
+        self._spent: tuple[Spent, ...] = ()
+        """As told last: meters that come later hear of it too."""
         self._levels: dict[tuple[Level, str], LimitSet] = {}
         self._purses: dict[KeyId, tuple[Caller, Purse]] = {}
         self._tickets: set[Ticket] = set()
@@ -105,8 +108,9 @@ class Quota:
     # --- plans
 
     def use_meters(self, meters: MeterFactory) -> None:
-        """Count by other meters; before the first plan."""
+        """Count by other meters, which hear what was spent; before the first plan."""
         self._meters = meters
+        self.raise_spent(self._spent)
 
     def adopt(self, plan: GatewayPlan, keys: Sequence[KeyRecord], now_mono_s: float) -> None:
         """Put a plan's limits in force. What is in work goes on and stays counted; meters keep their counts."""
@@ -138,7 +142,8 @@ class Quota:
 
     def raise_spent(self, spent: Iterable[Spent]) -> None:
         """Count at least what the ledger knows to have been spent."""
-        for one in spent:
+        self._spent = tuple(spent)
+        for one in self._spent:
             self._meters.raise_spent(LimitId(one.level, one.name, one.unit), one.nanos, one.period_start_at)
 
     def _adopt_speeds(self, plan: GatewayPlan) -> None:
@@ -389,7 +394,7 @@ def choices_of(request: InferenceRequest) -> int:
 def _number(raw: msgspec.Raw | None) -> int:
     try:
         return 1 if raw is None else max(_decode_choices(raw) or 1, 1)
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return 1
 
 

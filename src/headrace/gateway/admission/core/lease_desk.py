@@ -47,8 +47,21 @@ class LeaseDesk:
     Concurrency: event loop only.
     """
 
-    def __init__(self, member: str, *, is_open: bool, member_s: float, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        member: str,
+        *,
+        is_open: bool,
+        member_s: float,
+        wake: Callable[[], None],
+        members: int = 1,
+        least_members: int = 1,
+    ) -> None:
+        """`members`: that share, as known before the book has answered; `least_members`: never fewer, whatever it says:
+        one that has just begun has not met them all.
+        """
         self._member = member
+        self._least_members = least_members
         self._is_open = is_open
         self._member_s = member_s
         self._wake = wake
@@ -57,7 +70,7 @@ class LeaseDesk:
         self.alone_among = 0
         self.is_closed = False
         self.trouble = ""
-        self.members = 1
+        self.members = max(1, members)
         self.exchanges = self.failures = self.losses = 0
         self._meters: dict[LimitId, LeasedSlots | LeasedPurse] = {}
         self._texts: dict[str, LeasedMeter] = {}
@@ -173,6 +186,8 @@ class LeaseDesk:
         # A book that has just begun does not know all members yet.
         self.members = max(self.members if reply.is_settling else 1, reply.members)
         self._answered_mono_s, self._is_expired = now_mono_s, False
+        if self.alone_among and not reply.is_settling:
+            self._come_back()
         for answer in reply.answers:
             meter = self._texts.get(answer.limit)
             if meter is not None:
@@ -249,15 +264,24 @@ class LeaseDesk:
     def _set_trouble(self, reason: str) -> None:
         was_lost, self.trouble = bool(self.trouble), reason
         if not reason:
-            self.alone_among, self.is_closed = 0, False
+            self.is_closed = False
             return
         if not was_lost:
             self.losses += 1
             self.is_closed = not self._is_open
             if self._is_open:
-                self.alone_among = self.members
+                self.alone_among = max(self.members, self._least_members)
                 for meter in self._meters.values():
                     meter.go_alone(self.alone_among)
+
+    def _come_back(self) -> None:
+        """The book answers again: it hears at once of what was taken without it, and what is left of our part is its
+        to grant.
+        """
+        self._list_holders()
+        self.alone_among = 0
+        for meter in self._meters.values():
+            meter.expire()
 
     def _release(self) -> None:
         """Those that waited for an exchange look again: each finds its share, or that there is none."""

@@ -23,6 +23,8 @@ class LeasedPurse(LeasedMeter):
     __slots__ = (
         "_asked",
         "_asked_least",
+        "_attributed",
+        "_base",
         "_book_free",
         "_book_used",
         "_changed",
@@ -38,6 +40,7 @@ class LeasedPurse(LeasedMeter):
         "_reset_mono_s",
         "_said",
         "_said_total",
+        "_settled",
         "_told_open",
         "_total",
         "_typical",
@@ -70,6 +73,11 @@ class LeasedPurse(LeasedMeter):
         self._period = 0
         self._period_ends_mono_s = NEVER_S
         self._floor, self._floor_period = 0, 0
+        self._base = 0
+        """Of a budget: what was spent when the book was lost, less what was used here until then."""
+        self._settled = self._attributed = 0
+        """Without a book: what was used and settled here when the ledger spoke last; how much of what it has said is
+        known to be whose."""
         self._rate_per_s = 0.0
         self._typical = 0
         self._reported_mono_s: float | None = None
@@ -153,8 +161,8 @@ class LeasedPurse(LeasedMeter):
             return max(own, self._book_used + unsaid) if is_fresh else own
         if now_mono_s >= self._period_ends_mono_s:
             return 0
-        floor = self._floor if self._floor_period >= self._period else 0
-        return max(0, self._book_used + unsaid, floor)
+        alone = self._base + self._total if self._desk.alone_among else 0
+        return max(0, self._book_used + unsaid, self._known_spent, alone)
 
     def reset_s(self, now_mono_s: float) -> float:
         if self._is_rate:
@@ -179,11 +187,23 @@ class LeasedPurse(LeasedMeter):
         return self._is_rate and self._book_used > 0
 
     def raise_spent(self, spent: int, period_start_at: float) -> None:
-        """The ledger says so: the book counts at least that."""
+        """The ledger says so: the book counts at least that, and without one we give no more than our part of the rest.
+
+        What others hold is theirs to give, so that only the part counts: however often members are lost and replaced,
+        their parts of what is left are together at most that.
+        """
         period, _ = period_of(self.kind, period_start_at)
-        if period and (period, spent) > (self._floor_period, self._floor):
+        if not period or (period, spent) < (self._floor_period, self._floor):
+            return
+        is_next = 0 < max(self._period, self._floor_period) < period
+        if (period, spent) != (self._floor_period, self._floor):
             self._floor, self._floor_period = spent, period
             self._desk.list_meter(self)
+        if (among := self._desk.alone_among) and is_next:
+            self._begin_alone(among)
+        elif among:
+            self._leave_to_ledger()
+            self.purse = min(self.purse, self._part(among) - self.open)
 
     def report(self, now_mono_s: float) -> LeaseReport:
         """Say what was used and what is held, after letting go of what is not needed."""
@@ -196,7 +216,8 @@ class LeasedPurse(LeasedMeter):
         # What was used beyond the purse is among the uses: from now on it is the book's debt. Without a book, our part
         # of a budget is all there is: it is kept until the book grants again.
         is_kept = self._desk.alone_among and not self._is_rate
-        self.purse = max(0, self.purse if is_kept else min(self.purse, want, self._keep))
+        if not is_kept:
+            self.purse = max(0, min(self.purse, want, self._keep))
         uses = self._tell(now_mono_s)
         self._asked, self._asked_least, self._short = need, least, 0
         was_open, self._told_open = self._told_open, self.open
@@ -205,7 +226,7 @@ class LeasedPurse(LeasedMeter):
             limit=self.text,
             kind=self.kind,
             amount=min(self.amount, EXACT_MAX),
-            held=self.purse,
+            held=max(0, self.purse),
             need=need,
             least=least,
             want=want,
@@ -236,14 +257,29 @@ class LeasedPurse(LeasedMeter):
         )
 
     def go_alone(self, among: int) -> None:
-        """The book does not answer: of a budget, take our part of what it had left."""
-        if not self._is_rate:
-            known = self._book_free if self._book_free is not None else self.amount - self._floor
-            self.purse += max(0, known // among)
+        """The book does not answer: of a budget, take our part of what it had left, once until it answers again.
+
+        1. The book has told us what was free: our part of that, beside what we hold.
+        2. It never has, or the ledger knows of more than the book: what we hold is no more than our part of the rest.
+        """
+        if self._is_rate:
+            return
+        unsaid = self._total - self._said_total
+        self._attributed = max(self._book_used + unsaid, self._known_spent)
+        self._base, self._settled = self._attributed - self._total, self._total - self.open
+        part = self._part(among) - self.open
+        if self._book_free is None:
+            self.purse += max(0, part)
+        else:
+            self.purse += max(0, self._book_free) // among
+            if self._known_spent > self._book_used + unsaid:
+                self.purse = min(self.purse, part)
+        self._book_free = 0
 
     def expire(self) -> None:
-        """The book has given up on us: what we held is no longer ours."""
-        self.purse = min(self.purse, 0)
+        """The book has given up on us: what we held is no longer ours. Our part of a budget is: nobody else has it."""
+        if self._is_rate or not self._desk.alone_among:
+            self.purse = min(self.purse, 0)
 
     def retell(self, told: LeaseReport | None, told_mono_s: float, now_mono_s: float) -> None:
         """The book began anew: it hears of the rest of the last minute again. Budgets it knows by `seen`."""
@@ -262,6 +298,32 @@ class LeasedPurse(LeasedMeter):
         self._desk.list_meter(self)
 
     # --- inside
+
+    @property
+    def _known_spent(self) -> int:
+        """What the ledger says of the present period."""
+        return self._floor if self._floor_period >= self._period else 0
+
+    def _part(self, among: int) -> int:
+        """Our part of what is left of a budget, by what the ledger says."""
+        return max(0, self.amount - self._known_spent) // among
+
+    def _leave_to_ledger(self) -> None:
+        """What was settled here before it spoke last is in what it says now: it shall not count twice in the book."""
+        told = min(self._settled - self._said_total, self._known_spent - self._attributed)
+        if told > 0:
+            self._attributed += told
+            self._said[0] = self._said.get(0, 0) + told
+            self._said_total += told
+        self._settled = self._total - self.open
+
+    def _begin_alone(self, among: int) -> None:
+        """Another day or month has begun while the book is lost: what was used before counts no more."""
+        self._said, self._said_total = dict(self._uses), self._total
+        self._changed.clear()
+        self._attributed, self._settled = self._floor, self._total
+        self._base, self.open = self._floor - self._total, 0
+        self.purse = self._part(among)
 
     def _tell(self, now_mono_s: float) -> tuple[Use, ...]:
         """What the book has not been told; from now on it has."""

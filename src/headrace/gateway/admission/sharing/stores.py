@@ -7,6 +7,8 @@ from headrace.extras import Extra, install_hint, missing_text
 from headrace.gateway.admission.sharing.keeper import LeaseKeeper
 from headrace.tenancy.leases.unix_store import UnixStore
 
+MEMBERS_FILE = "sharing-members"
+"""Beside the coordinator's socket: how many processes shared through Redis when it answered last."""
 NEVER_S = float("inf")
 """The coordinator does not take silence for death: it sees the connection close."""
 
@@ -19,8 +21,8 @@ class SharingUnavailableError(Exception):
     """The declared store cannot be used by this installation; the text says what is missing."""
 
 
-def open_keeper(plan: SharingPlan, leases_socket: Path) -> LeaseKeeper | None:
-    """The keeper of a worker's share; None where nothing is shared.
+def open_keeper(plan: SharingPlan, leases_socket: Path, *, workers: int = 1) -> LeaseKeeper | None:
+    """The keeper of the share of one of so many workers; None where nothing is shared.
 
     Raises: SharingUnavailableError.
     """
@@ -28,7 +30,7 @@ def open_keeper(plan: SharingPlan, leases_socket: Path) -> LeaseKeeper | None:
         return None
     if plan.through is SharedThrough.COORDINATOR:
         store = UnixStore(leases_socket, timeout_s=max(plan.timeout_s, COORDINATOR_S))
-        return LeaseKeeper(store, is_open=plan.is_open, member_s=NEVER_S)
+        return LeaseKeeper(store, is_open=plan.is_open, member_s=NEVER_S, workers=workers)
     assert plan.redis is not None
     try:
         from headrace.tenancy.leases.redis_store import RedisStore
@@ -39,4 +41,10 @@ def open_keeper(plan: SharingPlan, leases_socket: Path) -> LeaseKeeper | None:
         redis = RedisStore(plan.redis, namespace=plan.namespace, member_s=plan.member_s, timeout_s=plan.timeout_s)
     except ValueError as error:
         raise SharingUnavailableError(f"gateway.sharing.redis is no usable URL: {error}") from error
-    return LeaseKeeper(redis, is_open=plan.is_open, member_s=plan.member_s)
+    return LeaseKeeper(
+        redis,
+        is_open=plan.is_open,
+        member_s=plan.member_s,
+        workers=workers,
+        members_file=leases_socket.with_name(MEMBERS_FILE),
+    )

@@ -1,8 +1,11 @@
 """What several gateway workers see, as one status."""
 
+from tests.harness.running_gateway import declare, remote_pool
+
+from headrace.control_api.operations import EndpointSummary
 from headrace.domain.routing_status import HandoverFit
 from headrace.domain.worker import WorkerStatus
-from headrace.wiring.status_view import handover_fits
+from headrace.wiring.status_view import READY, handover_fits, model_summaries, waiting_for
 
 
 def worker(*fits: HandoverFit) -> WorkerStatus:
@@ -20,3 +23,20 @@ def test_the_worker_that_keeps_most_pairs_apart_is_believed() -> None:
     for workers in ([worker(early), worker(late, other)], [worker(late, other), worker(early)]):
         assert handover_fits(workers) == (other, late)
     assert handover_fits([]) == ()
+
+
+def endpoint(pool: str, state: str, reason: str) -> EndpointSummary:
+    return EndpointSummary(
+        endpoint=f"{pool}/e", pool=pool, model=pool, engine="vllm", url="", state=state, reason=reason, since_at=0.0,
+        in_flight=0, requests=0, failures=0,
+    )  # fmt: skip
+
+
+def test_a_model_without_a_ready_endpoint_is_waited_for_with_the_reason() -> None:
+    """Whoever reads one line of the status knows which model cannot answer, and what is wrong with its endpoint."""
+    pools = {name: remote_pool("http://127.0.0.1:9", model=name) for name in ("a", "b")}
+    declaration = declare(pools, models={"a": {}, "b": {}})
+    good, bad = endpoint("a", "ready", "answers probes"), endpoint("b", "not-ready", "no such model")
+    waits_for = waiting_for(model_summaries(declaration, (), (good, bad)))
+    assert waits_for == "b: no endpoint ready: b/e is not-ready: no such model"
+    assert waiting_for(model_summaries(declaration, (), (good, endpoint("b", "busy", "slow")))) == READY

@@ -57,6 +57,8 @@ class ControlLink:
                 await writer.drain()
         except (ConnectionError, ValueError) as error:
             log.warning("control link broke", error=str(error))
+        except asyncio.CancelledError:
+            pass  # the worker ends; let through, it is a traceback in the log, since asyncio asks for its error (3.11)
         finally:
             writer.close()
             self._on_disconnect()

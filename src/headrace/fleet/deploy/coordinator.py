@@ -83,6 +83,8 @@ class Coordinator:
             self.log.warning("a worker's exchange was refused", reason=str(error))
         except (asyncio.IncompleteReadError, OSError):
             pass  # It left.
+        except asyncio.CancelledError:
+            pass  # We end; let through, it is a traceback in the log, since asyncio asks for its error (3.11).
         finally:
             writer.close()
             if self._connections.get(member) is writer:

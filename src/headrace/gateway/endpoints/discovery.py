@@ -6,6 +6,7 @@ For headless Services of Kubernetes and the like: routing needs the pods, not a 
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from functools import partial
 from urllib.parse import urlsplit
 
 import structlog
@@ -13,7 +14,7 @@ import structlog
 from headrace.declaration.gateway_plan import EndpointAddress, PoolPlan
 from headrace.gateway.endpoints.addresses import PlanError
 from headrace.gateway.endpoints.directory import EndpointDirectory
-from headrace.gateway.tasks import spawn
+from headrace.gateway.tasks import keep
 
 RECONCILE_S = 0.2
 """How soon a new pool is resolved for the first time. Chosen."""
@@ -42,6 +43,7 @@ class DnsDiscovery:
         finally:
             for _, task in self._tasks.values():
                 task.cancel()
+            self._tasks.clear()
 
     def _reconcile(self) -> None:
         wanted = {plan.name: plan for plan in self._directory.plans() if plan.discover == "dns"}
@@ -51,7 +53,7 @@ class DnsDiscovery:
                 task.cancel()
                 del self._tasks[name]
         for name in wanted.keys() - self._tasks.keys():
-            task = spawn(self._resolve_for_ever(wanted[name]), f"discover {name}")
+            task = keep(partial(self._resolve_for_ever, wanted[name]), f"discover {name}")
             self._tasks[name] = (wanted[name], task)
 
     async def _resolve_for_ever(self, plan: PoolPlan) -> None:

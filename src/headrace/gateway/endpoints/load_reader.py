@@ -6,6 +6,7 @@ numbers only grow old. Counterpart: `load.py`, which keeps them; `engines/load.p
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from time import monotonic
 
 import structlog
@@ -17,7 +18,7 @@ from headrace.gateway.endpoints.directory import EndpointDirectory
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.endpoints.load import FRESH_INTERVALS, MeasuredLoad
 from headrace.gateway.endpoints.questions import ask
-from headrace.gateway.tasks import spawn
+from headrace.gateway.tasks import keep
 
 log = structlog.get_logger("headrace.gateway")
 RECONCILE_S = 0.2
@@ -42,13 +43,14 @@ class LoadReader:
             while True:
                 wanted = {endpoint for endpoint in self._directory if endpoint.driver.metrics is not None}
                 for endpoint in wanted - self._tasks.keys():
-                    self._tasks[endpoint] = spawn(self._read_for_ever(endpoint), f"load {endpoint.endpoint_id}")
+                    self._tasks[endpoint] = keep(partial(self._read_for_ever, endpoint), f"load {endpoint.endpoint_id}")
                 for endpoint in self._tasks.keys() - wanted:
                     self._tasks.pop(endpoint).cancel()
                 await asyncio.sleep(RECONCILE_S)
         finally:
             for task in self._tasks.values():
                 task.cancel()
+            self._tasks.clear()
 
     async def _read_for_ever(self, endpoint: Endpoint) -> None:
         before: EngineLoad | None = None

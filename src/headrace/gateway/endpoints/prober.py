@@ -4,6 +4,7 @@ A probe that times out means *busy* while the endpoint makes progress for others
 """
 
 import asyncio
+from functools import partial
 from time import monotonic
 
 from headrace.engines.contract import ProbeReply, ProbeVerdict
@@ -13,7 +14,7 @@ from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.endpoints.listing import Listing
 from headrace.gateway.endpoints.questions import ask
 from headrace.gateway.endpoints.self_report import learn_shape
-from headrace.gateway.tasks import spawn
+from headrace.gateway.tasks import keep
 
 RECONCILE_S = 0.2
 """How soon a new endpoint gets its first probe, and a removed one loses its task. Chosen."""
@@ -41,11 +42,12 @@ class Prober:
         finally:
             for task in self._tasks.values():
                 task.cancel()
+            self._tasks.clear()
 
     def _reconcile(self) -> None:
         wanted = set(self._directory)
         for endpoint in wanted - self._tasks.keys():
-            self._tasks[endpoint] = spawn(self._probe_for_ever(endpoint), f"probe {endpoint.endpoint_id}")
+            self._tasks[endpoint] = keep(partial(self._probe_for_ever, endpoint), f"probe {endpoint.endpoint_id}")
         for endpoint in self._tasks.keys() - wanted:
             self._tasks.pop(endpoint).cancel()
 

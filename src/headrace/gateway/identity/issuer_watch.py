@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Mapping
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
@@ -22,7 +23,7 @@ from headrace.domain.undecodable import UNDECODABLE
 from headrace.gateway.identity.core.key_refresh import KeyRefresh
 from headrace.gateway.identity.public_keys import JwksError, read_jwks
 from headrace.gateway.identity.tokens import Issuer, TokenDesk
-from headrace.gateway.tasks import spawn
+from headrace.gateway.tasks import keep
 from headrace.whole_file import write_whole
 
 DOCUMENT_BYTES = 1 << 20
@@ -78,7 +79,7 @@ class IssuerWatch:
                 task.cancel()
             issuer = self._begin(plan)
             self._issuers[plan.issuer] = issuer
-            self._tasks[plan.issuer] = spawn(self._watch(issuer, trusts[plan.issuer]), f"keys of {plan.name}")
+            self._tasks[plan.issuer] = keep(partial(self._watch, issuer, trusts[plan.issuer]), f"keys of {plan.name}")
         for url in self._tasks.keys() - self._issuers.keys():
             self._tasks.pop(url).cancel()
         self._desk.adopt(self._issuers)

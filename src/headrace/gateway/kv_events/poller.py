@@ -51,6 +51,9 @@ class Poller:
             return
         for event in events:
             self._book.unknown += not event.is_known
+            if not self._book.believes(event.rank, event.number):
+                self._book.malformed += 1
+                continue
             self._book.add(event.rank, event.number, event.changes)
         if events:
             self._on_change()

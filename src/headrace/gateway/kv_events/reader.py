@@ -20,7 +20,7 @@ from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.kv_events.core.book import CacheBook
 from headrace.gateway.kv_events.core.changes import Tier
 from headrace.gateway.kv_events.poller import Poller
-from headrace.gateway.tasks import spawn
+from headrace.gateway.tasks import keep
 
 if TYPE_CHECKING:
     import zmq.asyncio
@@ -80,6 +80,7 @@ class KvEventReader:
                 self._leave(endpoint)
             if self._context is not None:
                 self._context.destroy(linger=0)
+                self._context = None
 
     def _reconcile(self) -> None:
         wanted = {endpoint for endpoint in self._directory if self._is_wanted(endpoint)}
@@ -104,7 +105,7 @@ class KvEventReader:
             self._note(endpoint, followed)
 
         if plan.engine not in PUBLISHERS:
-            runs = [Poller(endpoint, followed.book, changed).run()]
+            runs = [Poller(endpoint, followed.book, changed).run]
         else:
             try:
                 from headrace.gateway.kv_events import subscriber
@@ -119,10 +120,10 @@ class KvEventReader:
             runs = [
                 subscriber.Subscriber(
                     self._context, host=host, port=port, rank=rank, book=followed.book, on_change=changed
-                ).run()
+                ).run
                 for rank in range(plan.kv_event_ranks)
             ]
-        followed.tasks = [spawn(run, f"kv events {endpoint.endpoint_id}") for run in runs]
+        followed.tasks = [keep(run, f"kv events {endpoint.endpoint_id}") for run in runs]
         self._followed[endpoint] = followed
 
     def _leave(self, endpoint: Endpoint) -> None:

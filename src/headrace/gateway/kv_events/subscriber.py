@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 
+import structlog
 import zmq
 import zmq.asyncio
 
@@ -27,10 +28,14 @@ MOST_REPLAYED = 20_000
 """Messages in one answer; engines keep 10,000."""
 NO_REPLAY_S = 60.0
 """An engine that did not answer such a question is not asked again for so long. Chosen."""
+LOG_AGAIN_S = 60.0
+"""Between two log lines on messages that we stumble over. Chosen."""
 HEARTBEAT_MS = 5000
 """ZeroMQ's own: finds a connection whose other end has gone without a word."""
 END_NUMBER = (-1).to_bytes(8, "big", signed=True)
 """Ends the answer to a question for missed messages. Source: vLLM and SGLang, kv_events.py."""
+
+log = structlog.get_logger("headrace.gateway")
 
 
 def context() -> zmq.asyncio.Context:
@@ -54,6 +59,7 @@ class Subscriber:
         self._events_at = f"tcp://{shown}:{port + EVENT_PORT_OFFSET + rank}"
         self._replay_at = f"tcp://{shown}:{port + REPLAY_PORT_OFFSET + rank}"
         self._asks_again_mono_s = 0.0
+        self._logs_again_mono_s = 0.0
 
     async def run(self) -> None:
         """Follow until cancelled. ZeroMQ connects again by itself."""
@@ -78,8 +84,12 @@ class Subscriber:
 
     async def _listen(self, socket: zmq.asyncio.Socket) -> None:
         while True:
-            await self._take(await socket.recv_multipart())
-            self._on_change()
+            frames: list[bytes] = await socket.recv_multipart()
+            try:
+                await self._take(frames)
+                self._on_change()
+            except Exception:  # noqa: BLE001 (boundary of one message: whatever it holds, the next ones are heard)
+                self._note_bug()
             await asyncio.sleep(0)  # what waits already comes without a pause
 
     def _open(self, kind: int) -> zmq.asyncio.Socket:
@@ -99,11 +109,21 @@ class Subscriber:
         if len(frames) != 3 or len(frames[1]) != 8:
             self._book.malformed += 1
             return
-        number = int.from_bytes(frames[1], "big")
+        number = int.from_bytes(frames[1], "big", signed=True)
+        if not self._book.believes(self._rank, number):
+            self._book.malformed += 1
+            return
         missing = self._book.missing_before(self._rank, number)
         if missing and monotonic() >= self._asks_again_mono_s:
             await self._replay(missing)
         await self._add(number, frames[2])
+
+    def _note_bug(self) -> None:
+        """Log it, now and then: messages come many a second."""
+        self._book.lose_sight(self._rank)
+        if monotonic() >= self._logs_again_mono_s:
+            self._logs_again_mono_s = monotonic() + LOG_AGAIN_S
+            log.exception("internal bug with a message of KV events; it is passed over", endpoint=self._events_at)
 
     async def _add(self, number: int, payload: bytes) -> None:
         changes: list[Change] = []

@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import httpx
+import msgspec
 import pytest
+import structlog.testing
 import zmq
 import zmq.asyncio
 from tests.harness.ports import free_port
@@ -36,11 +38,11 @@ def engine_port() -> int:
 
 
 @contextlib.asynccontextmanager
-async def following(port: int) -> AsyncIterator[CacheBook]:
+async def following(port: int, on_change: Callable[[], None] = lambda: None) -> AsyncIterator[CacheBook]:
     book = CacheBook()
     zmq_context = context()
     follower = Subscriber(
-        zmq_context, host="127.0.0.1", port=port, rank=0, book=book, on_change=lambda: None
+        zmq_context, host="127.0.0.1", port=port, rank=0, book=book, on_change=on_change
     )  # fmt: skip
     task = asyncio.get_running_loop().create_task(follower.run())
     try:
@@ -130,3 +132,52 @@ async def test_what_is_no_message_is_counted():
                 stranger.send_multipart([b"", (0).to_bytes(8, "big"), b"hello"])
                 await asyncio.sleep(0.02)
             assert book.held_tokens() is None
+
+
+WILD_NUMBERS = [(-5).to_bytes(8, "big", signed=True), b"\xff" * 8, (2**62).to_bytes(8, "big"), b"\x80" + bytes(7)]
+STORED_ONE = msgspec.msgpack.encode([1.0, [{"type": "BlockStored", "block_hashes": [7], "block_size": 16}]])
+CLEARED = msgspec.msgpack.encode([1.0, [{"type": "AllBlocksCleared"}]])
+
+
+async def test_wild_numbers_do_not_end_the_following():
+    """After numbers that none can be, what an engine says next is heard and counted as before."""
+    port = engine_port()
+    with zmq.Context() as plain, plain.socket(zmq.PUB) as stranger:
+        stranger.setsockopt(zmq.LINGER, 0)
+        stranger.bind(f"tcp://127.0.0.1:{port + EVENT_PORT_OFFSET}")
+        async with following(port) as book, asyncio.timeout(BOUND_S):
+            number = 0
+            while not (book.malformed >= 8 and book.clears):
+                for wild in WILD_NUMBERS:
+                    stranger.send_multipart([b"", wild, CLEARED])
+                stranger.send_multipart([b"", number.to_bytes(8, "big"), CLEARED])
+                number += 1
+                await asyncio.sleep(0.02)
+            while book.held_tokens() != 32:
+                stranger.send_multipart([b"", number.to_bytes(8, "big"), CLEARED])
+                stranger.send_multipart([b"", (number + 1).to_bytes(8, "big"), STORED_ONE])
+                stranger.send_multipart([b"", (number + 2).to_bytes(8, "big"), STORED_ONE])
+                number += 3
+                await asyncio.sleep(0.02)
+
+
+async def test_a_bug_of_ours_costs_one_message():
+    """Whatever goes wrong with a message, the next ones are heard, and the counts are unknown until a fresh start."""
+    port = engine_port()
+    turns = iter([OverflowError("a bug")])
+
+    def stumble() -> None:
+        if (bug := next(turns, None)) is not None:
+            raise bug
+
+    with zmq.Context() as plain, plain.socket(zmq.PUB) as stranger, structlog.testing.capture_logs() as logs:
+        stranger.setsockopt(zmq.LINGER, 0)
+        stranger.bind(f"tcp://127.0.0.1:{port + EVENT_PORT_OFFSET}")
+        async with following(port, stumble) as book, asyncio.timeout(BOUND_S):
+            number = 0
+            while book.messages < 3:
+                stranger.send_multipart([b"", number.to_bytes(8, "big"), CLEARED])
+                number += 1
+                await asyncio.sleep(0.02)
+            assert (book.malformed, book.is_whole) == (1, True)
+    assert [line["log_level"] for line in logs] == ["error"]

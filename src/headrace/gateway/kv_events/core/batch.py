@@ -13,7 +13,15 @@ from dataclasses import dataclass
 import msgspec
 
 from headrace.domain.undecodable import UNDECODABLE
-from headrace.gateway.kv_events.core.changes import Change, Cleared, MalformedError, Removed, Stored, Tier
+from headrace.gateway.kv_events.core.changes import (
+    MOST_BLOCK_TOKENS,
+    Change,
+    Cleared,
+    MalformedError,
+    Removed,
+    Stored,
+    Tier,
+)
 
 LARGEST_BATCH_BYTES = 16 * 1024 * 1024
 """A step of a large engine stores some thousand blocks, each with its token ids: a megabyte. Chosen well above it."""
@@ -178,8 +186,8 @@ class _Sum:
         is_stored, medium, block_tokens = self._kind
         tier = Tier.DEVICE if medium in DEVICE_NAMES else Tier.BEYOND
         if is_stored:
-            if block_tokens < 1:
-                raise ValueError("a block without tokens")
+            if not 1 <= block_tokens <= MOST_BLOCK_TOKENS:
+                raise ValueError("a block of no size that there is")
             self.changes.append(Stored(blocks=self._blocks, block_tokens=block_tokens, tier=tier))
         else:
             self.changes.append(Removed(blocks=self._blocks, tier=tier))

@@ -6,7 +6,9 @@ Each data-parallel rank counts its messages from 0:
 2. a higher one: those between are missing. Who reads may ask the engine for them first (`missing_before`); what still
    is missing then leaves the counts unknown until the cache is cleared or the engine starts anew;
 3. a lower one: the engine was started anew, its cache is empty, and counting begins again;
-4. any one after a new connection: whether it is the same process cannot be seen, so that all before it is missing.
+4. one that cannot be a number, or is farther ahead than MOST_MISSING: not believed, unless the next one goes on from
+   there;
+5. any one after a new connection: whether it is the same process cannot be seen, so that all before it is missing.
 """
 
 from dataclasses import dataclass
@@ -15,6 +17,10 @@ from headrace.gateway.kv_events.core.changes import Change, Cleared, Removed, Si
 
 MOST_RANKS = 1024
 """Of one endpoint; messages of more are not counted. Chosen: no engine has as many."""
+MOST_NUMBER = 2**63 - 1
+"""Source: vLLM and SGLang send it as 8 bytes with a sign; -1 means the end."""
+MOST_MISSING = 1_000_000
+"""Messages that may be missing in a row, before a number is taken for nonsense. Chosen: hours of a busy engine."""
 
 
 @dataclass(slots=True)
@@ -29,6 +35,8 @@ class RankBook:
     device_blocks: int = 0
     beyond_blocks: int = 0
     block_tokens: int = 0
+    far_number: int | None = None
+    """The last one that was too far ahead to be believed by itself."""
 
     def begin_again(self) -> None:
         """The cache is empty."""
@@ -58,6 +66,18 @@ class CacheBook:
         self.capacity_tokens: int | None = None
         """What the device holds, where the engine's events tell it."""
         self._sized_blocks: int | None = None
+
+    def believes(self, rank: int, number: int) -> bool:
+        """Whether a message can have this number. Asked once for each message, before anything else."""
+        if not 0 <= number <= MOST_NUMBER:
+            return False
+        book = self._ranks.get(rank)
+        if book is None or book.is_doubtful or number - book.next_number <= MOST_MISSING:
+            return True
+        goes_on = book.far_number is not None and 0 < number - book.far_number <= MOST_MISSING
+        book.far_number = number
+        book.is_whole = False
+        return goes_on
 
     def missing_before(self, rank: int, number: int) -> range:
         """Return the numbers of the messages that are missing before this one; noted where the engine began anew."""
@@ -96,6 +116,12 @@ class CacheBook:
         """A message came that cannot be read: what it said is missing."""
         self.malformed += 1
         self.add(rank, number, ())
+        if (book := self._ranks.get(rank)) is not None:
+            book.is_whole = False
+
+    def lose_sight(self, rank: int) -> None:
+        """A message was passed over, through a fault of ours."""
+        self.malformed += 1
         if (book := self._ranks.get(rank)) is not None:
             book.is_whole = False
 

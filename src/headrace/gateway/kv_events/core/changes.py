@@ -3,6 +3,11 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+MOST_BLOCKS = 2**40
+"""Of one cache, as an engine may say. Chosen: no engine holds as many, and what is made of them can be told."""
+MOST_BLOCK_TOKENS = 2**20
+"""Of one block. Chosen: far above any engine's page."""
+
 
 class Tier(StrEnum):
     """Where blocks lie."""

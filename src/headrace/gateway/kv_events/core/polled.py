@@ -8,11 +8,12 @@ Source: tensorrt_llm/_utils.py (KVCacheEventSerializer), read; never run.
 """
 
 from collections import OrderedDict
+from typing import Annotated
 
 import msgspec
 
 from headrace.domain.undecodable import UNDECODABLE
-from headrace.gateway.kv_events.core.changes import Change, MalformedError, Removed, Sized, Stored, Tier
+from headrace.gateway.kv_events.core.changes import MOST_BLOCKS, Change, MalformedError, Removed, Sized, Stored, Tier
 
 MOST_BEYOND = 200_000
 """Names of blocks beyond the device that are remembered; about 100 bytes each. Chosen."""
@@ -25,6 +26,9 @@ class _Moved(msgspec.Struct):
     new_value: int
 
 
+Blocks = Annotated[int, msgspec.Meta(ge=0, le=MOST_BLOCKS)]
+
+
 class _Block(msgspec.Struct):
     block_hash: Name
     tokens: list[msgspec.Raw]
@@ -35,7 +39,7 @@ class _Told(msgspec.Struct):
     """Members of all kinds of events; which are there depends on the kind."""
 
     type: str
-    num_blocks_per_cache_level: list[int] = []
+    num_blocks_per_cache_level: list[Blocks] = []
     blocks: list[_Block] = []
     block_hashes: list[Name] = []
     block_hash: Name | None = None

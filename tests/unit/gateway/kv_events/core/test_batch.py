@@ -94,3 +94,11 @@ def test_no_message_does_more_than_be_refused(payload: bytes):
     """Whatever bytes come, they are read or refused."""
     with suppress(MalformedError):
         read(payload)
+
+
+@pytest.mark.parametrize("block_size", [-1, 0, 2**20 + 1, 2**64 - 1])
+def test_a_block_of_no_size_that_there_is_makes_the_message_unreadable(block_size: int):
+    """What is counted can always be told in tokens."""
+    events = split_batch(msgspec.msgpack.encode([1.0, [{**STORED_MAP, "block_size": block_size}]])).events
+    with pytest.raises(MalformedError):
+        read_events(events)

@@ -1,9 +1,10 @@
 """What a cache holds, added up from its events."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.gateway.kv_events.core.book import MOST_RANKS, CacheBook
+from headrace.gateway.kv_events.core.book import MOST_MISSING, MOST_NUMBER, MOST_RANKS, CacheBook
 from headrace.gateway.kv_events.core.changes import Change, Cleared, Removed, Sized, Stored, Tier
 
 STORED = (Stored(blocks=4, block_tokens=16),)
@@ -128,3 +129,28 @@ def test_what_is_held_is_never_below_nothing(messages: list[tuple[int, list[Chan
         counted = book.removed_blocks + book.emptyings
         assert counted >= lost
         lost = counted
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"), [(-5, False), (0, True), (MOST_NUMBER, True), (MOST_NUMBER + 1, False)]
+)
+def test_a_number_that_none_can_be_is_not_believed(number: int, expected: bool):
+    """Whatever is believed can also be added up; an engine that runs for years may begin with any number."""
+    book = CacheBook()
+    assert expected is book.believes(0, number)
+    if expected:
+        book.add(0, number, STORED)
+        assert book.missed == number
+
+
+def test_a_leap_is_believed_once_the_next_message_goes_on_from_there():
+    """One wild number leaves the counts unknown, and does not make the next message look like a new process's."""
+    book = CacheBook()
+    book.add(0, 0, STORED)
+    assert book.believes(0, 1 + MOST_MISSING)
+    assert not book.believes(0, 2 + MOST_MISSING)
+    assert not book.believes(0, 2**62)
+    assert book.believes(0, 1)
+    book.add(0, 1, (Cleared(), *STORED))
+    assert (book.held_tokens(), book.restarts) == (64, 0)
+    assert [book.believes(0, number) for number in (2**62, 2**62 + 2)] == [False, True]

@@ -67,3 +67,17 @@ def test_what_is_no_answer_is_refused(body: bytes):
     """A page of something else is not taken for an empty cache."""
     with pytest.raises(MalformedError):
         PolledReader().read(body)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        msgspec.json.encode([event(0, type="created", num_blocks_per_cache_level=[2**60])]),
+        msgspec.json.encode([event(0, type="created", num_blocks_per_cache_level=[-1])]),
+        b'[{"event_id":0,"data":{"type":"stored","blocks":' + b"[" * 3000 + b"]" * 3000 + b"}}]",
+    ],
+)
+def test_what_no_cache_can_hold_is_refused_whole(answer: bytes):
+    """Sizes that no engine has, and brackets without end, are no answer."""
+    with pytest.raises(MalformedError):
+        PolledReader().read(answer)

@@ -78,7 +78,7 @@ from headrace.gateway.routing.model_chooser import Asks, ModelChooser
 from headrace.gateway.routing.placer import Placer
 from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.view import routing_status
-from headrace.gateway.tasks import spawn
+from headrace.gateway.tasks import keep, spawn
 from headrace.gateway.worker_samples import (
     LoadWatch,
     limit_statuses,
@@ -203,7 +203,7 @@ class Worker:
             await asyncio.gather(self._await_first_probes(), self._reception.wait_first(FIRST_PROBES_S))
             await self._listen()
             if certificate is not None:
-                self._certificate_watch = spawn(certificate.watch(), "watch certificate")
+                self._certificate_watch = keep(certificate.watch, "watch certificate")
 
     def set_keys(self, keys: tuple[KeyRecord, ...]) -> None:
         """Replace the known keys; in force for the next head that arrives."""
@@ -262,7 +262,8 @@ class Worker:
                 raise PlanError("gateway.sharing cannot be changed while running; use headrace down and up")
             return
         try:
-            self._keeper = open_keeper(plan.sharing, self._settings.leases_socket, workers=plan.workers)
+            socket_path = self._settings.leases_socket
+            self._keeper = open_keeper(plan.sharing, socket_path, workers=plan.workers, wall=self._wall)
         except SharingUnavailableError as error:
             raise PlanError(str(error)) from error
         if self._keeper is not None:
@@ -318,11 +319,11 @@ class Worker:
         self._sweeper.add(self.loads.sweep)
         self._sweeper.start()
         self._background = [
-            spawn(Prober(self._directory).run(), "prober"),
-            spawn(LoadReader(self._directory, self.pipeline.queue.note_reading).run(), "load reader"),
-            spawn(self._cache_reader.run(), "kv events"),
-            spawn(DnsDiscovery(self._directory, self._loop).run(), "discovery"),
-            spawn(WarmUps(self._forwarding, self._slot_folders, self._cold_pairs).run(), "hand-over warm-ups"),
+            keep(Prober(self._directory).run, "prober"),
+            keep(LoadReader(self._directory, self.pipeline.queue.note_reading).run, "load reader"),
+            keep(self._cache_reader.run, "kv events"),
+            keep(DnsDiscovery(self._directory, self._loop).run, "discovery"),
+            keep(WarmUps(self._forwarding, self._slot_folders, self._cold_pairs).run, "hand-over warm-ups"),
         ]
         if self._keeper is not None:
             self._keeper.start()

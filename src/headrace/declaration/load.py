@@ -14,6 +14,7 @@ from headrace.declaration.finding import Finding
 from headrace.declaration.lint import Machine, lint
 from headrace.declaration.model import Declaration
 from headrace.declaration.overrides import apply_overrides
+from headrace.declaration.plain_file import is_there, read_plain
 from headrace.declaration.problem import DeclarationError, KeyPath, Problem, Severity
 from headrace.declaration.references import References
 from headrace.declaration.renamed import move_renamed
@@ -51,11 +52,14 @@ class Loaded:
 def find_declaration(
     config: Path | None, *, environ: EnvironMapping[str, str], folder: Path | None = None
 ) -> Path | None:
-    """Return the file to load: `config`, else ./headrace.yaml, else $HEADRACE_CONFIG, else None (built in)."""
+    """Return the file to load: `config`, else ./headrace.yaml, else $HEADRACE_CONFIG, else None (built in).
+
+    Whatever has that name counts, readable or not: what was meant to be served is never replaced in silence.
+    """
     if config is not None:
         return config
     here = (folder or Path.cwd()) / DEFAULT_FILE
-    if here.exists():
+    if is_there(here):
         return here
     named = environ.get("HEADRACE_CONFIG")
     return Path(named) if named else None
@@ -143,10 +147,10 @@ def read_text(path: Path) -> str:
     Raises: DeclarationError.
     """
     try:
-        with path.open("rb") as stream:
-            content = stream.read(FILE_BYTES + 1)
+        content = read_plain(path, FILE_BYTES)
     except OSError as error:
-        hint = "`headrace init` writes a first one." if isinstance(error, FileNotFoundError) else None
+        is_missing = isinstance(error, FileNotFoundError) and not path.is_symlink()
+        hint = "`headrace init` writes a first one." if is_missing else None
         raise _file_error(path, f"cannot be read: {error.strerror or error}", hint) from error
     if len(content) > FILE_BYTES:
         raise _file_error(path, f"is larger than {FILE_BYTES} bytes", "Put long texts into files: ${file:PATH}.")

@@ -8,6 +8,7 @@ from collections.abc import Mapping as EnvironMapping
 from pathlib import Path
 
 from headrace.declaration.fields import has_mark
+from headrace.declaration.plain_file import read_plain
 from headrace.declaration.problem import KeyPath
 from headrace.declaration.yaml_tree import Mapping, Mark, Node, Scalar, Sequence, Slip
 
@@ -103,8 +104,7 @@ class References:
     def _file(self, name: str) -> str:
         path = self._folder / Path(name).expanduser()
         try:
-            with path.open("rb") as stream:
-                content = stream.read(SECRET_FILE_BYTES + 1)
+            content = read_plain(path, SECRET_FILE_BYTES)
             if len(content) > SECRET_FILE_BYTES:
                 raise _MissingError(f"the file {name} is larger than {SECRET_FILE_BYTES} bytes", None)
             text = content.decode().rstrip("\r\n")

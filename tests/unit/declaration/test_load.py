@@ -1,6 +1,8 @@
 """From a file to a declaration: which file, its bounds, and all problems at once."""
 
 import hashlib
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -92,3 +94,48 @@ def test_a_declaration_in_memory_is_checked_too() -> None:
     pool = Pool.model_validate({"model": "m", "engine": "openai", "endpoints": ["nonsense"]})
     with pytest.raises(DeclarationError, match="built-in declaration"):
         in_memory(Declaration(models={"m": Model()}, pools={"p": pool}))
+
+
+def make_link(to: str) -> Callable[[Path], None]:
+    return lambda path: path.symlink_to(to)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (make_link("not-mounted/headrace.yaml"), "it is a link to not-mounted/headrace.yaml, where there is nothing"),
+        (make_link("headrace.yaml"), "it is a link that leads round in a circle"),
+        (make_link("/dev/zero"), "it is a device, not a file"),
+        (os.mkfifo, "it is a pipe (FIFO), not a file"),
+        (Path.mkdir, "it is a folder, not a file"),
+    ],
+)
+def test_what_is_there_and_no_file_is_named_as_what_it_is(
+    tmp_path: Path, make: Callable[[Path], None], said: str
+) -> None:
+    """A volume that is not mounted is not "no file": the built-in declaration is not served in its place."""
+    path = tmp_path / "headrace.yaml"
+    make(path)
+    assert find_declaration(None, environ={"HEADRACE_CONFIG": "/elsewhere.yaml"}, folder=tmp_path) == path
+    with pytest.raises(DeclarationError) as caught:
+        load_declaration(path, environ={})
+    assert f"{path}" in str(caught.value)
+    assert f"cannot be read: {said}" in str(caught.value)
+    assert "headrace init" not in str(caught.value)
+
+
+def test_a_link_to_a_file_is_as_good_as_the_file(tmp_path: Path) -> None:
+    """As Kubernetes mounts it: a link to a link to the file."""
+    (tmp_path / "real.yaml").write_text(TEXT)
+    (tmp_path / "between.yaml").symlink_to("real.yaml")
+    (tmp_path / "headrace.yaml").symlink_to("between.yaml")
+    assert load_declaration(tmp_path / "headrace.yaml", environ={}).path == tmp_path / "headrace.yaml"
+
+
+def test_a_secret_in_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    """`check` ends, and says what is there instead of the file."""
+    os.mkfifo(tmp_path / "key")
+    path = tmp_path / "headrace.yaml"
+    path.write_text(TEXT.replace("endpoints:", "credentials: {bearer: '${file:key}'}, endpoints:"))
+    with pytest.raises(DeclarationError, match="the file key cannot be read: it is a pipe"):
+        load_declaration(path, environ={})

@@ -262,13 +262,19 @@ class Pool(EngineOptions):
         default=2.0, gt=0, le=60, description="To open a connection to an endpoint, seconds."
     )
     first_token_timeout_s: float = Field(
-        default=120.0, gt=0, le=3600, description="Request sent to the engine's first byte."
+        default=120.0,
+        gt=0,
+        le=3600,
+        description="Request sent to the engine's first byte; to its first token, where pings come before it.",
     )
     answer_timeout_s: float = Field(
         default=600.0, gt=0, le=86400, description="Request sent to the whole answer, where it is not streamed."
     )
     stall_timeout_s: float = Field(
-        default=60.0, gt=0, le=3600, description="Longest silence of the engine within an answer."
+        default=60.0,
+        gt=0,
+        le=3600,
+        description="Longest silence of the engine within an answer; comments and pings are silence.",
     )
     load_timeout_s: float = Field(
         default=600.0, gt=0, le=86400, description="Longest time a replica may take to become ready."

@@ -298,6 +298,29 @@ async def test_too_many_pipelined_requests_end_the_connection(tmp_path: Path, en
         assert await client.is_closed()
 
 
+async def test_bytes_that_wait_on_a_connection(tmp_path: Path, engine: ScriptedEngine) -> None:
+    """Behind a request in work as many bytes may wait as one body may have; the engine hears when the caller leaves."""
+    engine.scripts = {"hold": hold}
+    async with limited(tmp_path, engine, limits={"body_bytes": 4096}) as gateway:
+        for sizes, statuses in (((4096,), [200, 200]), ((2000, 2096), [200] * 3), ((2000, 2097), [200, 200, 400])):
+            engine.scripts = {"hold": hold}
+            async with RawClient(gateway.port) as client:
+                seen = len(engine.seen)
+                await client.send(post(chat("script:hold"), gateway.key))
+                await until(lambda: _is(lambda: len(engine.seen) == seen + 1))  # noqa: B023
+                await client.send(b"".join(post(body_of(size), gateway.key) for size in sizes))
+                engine.scripts = {}
+                assert [(await client.answer()).status for _ in statuses] == statuses
+                assert statuses[-1] == 200 or await client.is_closed()
+        engine.scripts = {"hold": hold}
+        async with RawClient(gateway.port) as client:
+            seen = len(engine.seen)
+            await client.send(post(chat("script:hold"), gateway.key))
+            await until(lambda: _is(lambda: len(engine.seen) == seen + 1))
+            await client.send(post(body_of(4096), gateway.key) * 30)
+        await until(lambda: _is(lambda: engine.seen[seen].was_cut))
+
+
 async def _is(condition: Callable[[], bool]) -> bool:
     return condition()
 

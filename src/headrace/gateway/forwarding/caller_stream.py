@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from headrace.gateway.forwarding.ports import DeliveryAccount, Meters
 from headrace.gateway.forwarding.streams.watch import StreamWatch
 from headrace.gateway.http.exchange import Exchange
-from headrace.gateway.http.sse import EVENT_ENDS, EventCutter
+from headrace.gateway.http.sse import EVENT_ENDS, EventCutter, is_silence
 from headrace.gateway.http.wire import STREAM_HEAD
 
 HEARTBEAT = b": heartbeat\n\n"
@@ -31,6 +31,8 @@ class CallerStream:
     has_sent: bool = False
     """The commit point is passed: the caller has bytes of an answer."""
     last_output_mono_s: float = 0.0
+    last_word_mono_s: float = 0.0
+    """When anything else than output and silence came last; at first, when the attempt's stream began."""
     earlier_events: int = 0
     """Output events of the attempts before this one."""
     is_resumed: bool = False
@@ -41,8 +43,14 @@ class CallerStream:
         """Output events so far, of all attempts."""
         return self.earlier_events + self.watch.output_events
 
-    def go_on(self, watch: StreamWatch) -> None:
+    @property
+    def spoke_mono_s(self) -> float:
+        """When the engine last said something. Comments and pings say nothing."""
+        return max(self.last_output_mono_s, self.last_word_mono_s)
+
+    def go_on(self, watch: StreamWatch, now_mono_s: float) -> None:
         """Another engine's answer goes on with the stream."""
+        self.last_word_mono_s = now_mono_s
         self.earlier_events += self.watch.output_events
         self.watch = watch
         self.cutter = self.cutter.fresh()
@@ -57,18 +65,24 @@ class CallerStream:
         if cutter.rest or not data.endswith(EVENT_ENDS):  # mostly whole events arrive
             data = cutter.feed(data)
             if not data:
+                self.last_word_mono_s = now_mono_s  # an event is on its way
                 return False
         before = watch.output_events
         passed = watch.feed(data)
         events = watch.output_events - before
+        is_word = True
         if events == 1 and before:
             self.meters.itl.observe(now_mono_s - self.last_output_mono_s)
             self.last_output_mono_s = now_mono_s
         elif events:
             self._note_output(events, is_first=before == 0, now_mono_s=now_mono_s)
+        elif is_silence(data):
+            is_word = False
+        else:
+            self.last_word_mono_s = now_mono_s
         if passed:
             if not self.has_sent:
-                self.has_sent = True
+                self.has_sent = is_word
                 self.exchange.begin_stream(self.reply_lines + STREAM_HEAD)  # a heartbeat may have begun it already
             self.last_sent_mono_s = now_mono_s
             self.exchange.send(passed)

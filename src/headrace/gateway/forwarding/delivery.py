@@ -31,11 +31,12 @@ from headrace.gateway.forwarding.resumption import Resumption, begin_stream
 from headrace.gateway.forwarding.slots import pin
 from headrace.gateway.forwarding.streams.watch import plausible
 from headrace.gateway.forwarding.trying_again import attempt_again
-from headrace.gateway.forwarding.whole_answer import read_envelope, without_echo
+from headrace.gateway.forwarding.whole_answer import read_envelope, what_came, without_echo
+from headrace.gateway.forwarding.whole_as_stream import whole_as_stream
 from headrace.gateway.http.connection_pool import Sending
 from headrace.gateway.http.engine_connection import LossReason
 from headrace.gateway.http.exchange import Exchange
-from headrace.gateway.http.sse import EventCutter, EventTooLargeError
+from headrace.gateway.http.sse import EventCutter, EventTooLargeError, is_event_stream
 
 
 @dataclass(slots=True, eq=False)  # with slots, as `Exchange`: its fields are set some twenty times a request
@@ -197,7 +198,7 @@ class Delivery:
         self.body, self.body_bytes = [], 0
         if not 200 <= status < 300:
             self.phase = ERROR
-        elif self.request.is_stream and headers.get(b"content-type", b"").startswith(b"text/event-stream"):
+        elif self.request.is_stream and is_event_stream(headers):
             self.phase = STREAM
             self._stream_begun()
         else:
@@ -258,8 +259,8 @@ class Delivery:
         body = self.body[0] if len(self.body) == 1 else b"".join(self.body)
         envelope = read_envelope(body)
         if envelope is None or self.resumption is not None:
-            is_json = envelope is not None
-            self._attempt_failed(ErrorCode.STREAM_BROKEN, f"the answer is {'no stream' if is_json else 'not JSON'}")
+            came = "no stream" if envelope is not None else f"not JSON but {what_came(body)}"
+            self._is_no_answer(f"the answer is {came}")
             return
         failure = envelope.failure
         if failure is not None:
@@ -272,26 +273,35 @@ class Delivery:
             body = without_echo(body, rewrite.echo)
         self._succeeded()
         if self.exchange.is_streaming:  # a heartbeat has promised a stream, the engine answered whole
-            self.exchange.send(b"data: " + body + b"\n\ndata: [DONE]\n\n")
+            request = self.request
+            self.exchange.send(whole_as_stream(body, request.dialect, hides_usage=request.adds_usage))
             self.exchange.end_stream()
         else:
             self.exchange.respond(200, self.reply_lines + b"content-type: application/json\r\n", body)
         self.phase = ENDED
         self.ending.delivered(200, envelope.id)
 
+    def _is_no_answer(self, what: str) -> None:
+        """What came is whole, and no answer all the same: the caller is told what it is, too."""
+        error = EngineError(code=ErrorCode.STREAM_BROKEN, message=what)
+        self.cancel_and_fail(ErrorCode.STREAM_BROKEN, what, engine_error=error)
+
     # --- streams
 
     def _stream_begun(self) -> None:
         settings, attempt, resumption = self.settings, self.attempt, self.resumption
         if resumption is not None and self.stream is not None:
-            self.stream.go_on(resumption.watch())
+            self.stream.go_on(resumption.watch(), self.last_block_mono_s)
             if self.is_paused and self.sending is not None:
                 self.sending.pause()
             return
         if attempt is not None:
             watch = begin_stream(self.request, attempt.endpoint, settings.resume)
             cutter = EventCutter(settings.event_bytes)
-            self.stream = CallerStream(self.exchange, self.account, self.meters, self.reply_lines, watch, cutter)
+            self.stream = stream = CallerStream(
+                self.exchange, self.account, self.meters, self.reply_lines, watch, cutter
+            )
+            stream.last_word_mono_s = self.last_block_mono_s
 
     def _first_events(self, stream: CallerStream, attempt: Attempt, now: float) -> None:
         if self.hedge is not None and stream.has_sent:
@@ -453,7 +463,9 @@ class Delivery:
 
     def caller_caught_up(self) -> None:
         self.is_paused = False
-        self.last_block_mono_s = monotonic()
+        self.last_block_mono_s = now = monotonic()
+        if self.stream is not None:
+            self.stream.last_word_mono_s = now
         if self.sending is not None:
             self.sending.resume()
 

@@ -15,7 +15,8 @@ from headrace.gateway.forwarding.attempt import Attempt
 from headrace.gateway.forwarding.phase import STREAM, WHOLE, Phase
 from headrace.gateway.forwarding.ports import DeliveryAccount, ForwardingSettings
 from headrace.gateway.forwarding.resumption import Resumption
-from headrace.gateway.forwarding.whole_answer import STREAM_TYPE, as_stream
+from headrace.gateway.forwarding.whole_answer import STREAM_TYPE
+from headrace.gateway.forwarding.whole_as_stream import as_stream
 from headrace.gateway.http.connection_pool import Sending
 from headrace.gateway.http.engine_connection import AnswerReader
 

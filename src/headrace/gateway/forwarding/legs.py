@@ -21,7 +21,7 @@ from headrace.gateway.forwarding.whole_answer import read_envelope
 from headrace.gateway.handover.core.events import Event, Leg, LegAnswered, LegLost, LegRefused
 from headrace.gateway.http.connection_pool import Sending
 from headrace.gateway.http.engine_connection import AnswerReader, LossReason
-from headrace.gateway.http.sse import EventCutter, EventTooLargeError
+from headrace.gateway.http.sse import EventCutter, EventTooLargeError, is_event_stream
 
 FAREWELL_S = 30.0
 """A call that frees what an engine holds is given up after so long: a busy one comes to it late, and nobody waits."""
@@ -106,8 +106,8 @@ class LegCall:
 
     def answer_begun(self, status: int, headers: dict[bytes, bytes]) -> None:
         self.status, self.headers = status, headers
-        is_events = headers.get(b"content-type", b"").startswith(b"text/event-stream")
-        if self.leg is Leg.DECODE and self.is_success and self.owner.request.is_stream and is_events:
+        is_stream = self.owner.request.is_stream and is_event_stream(headers)
+        if self.leg is Leg.DECODE and self.is_success and is_stream:
             self._watch = watch_for(self.owner.request)
             self._cutter = EventCutter(self.owner.longest_event_bytes)
 

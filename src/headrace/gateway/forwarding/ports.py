@@ -207,6 +207,9 @@ FAILURE_TEXT: dict[ErrorCode, str] = {
 
 def failure_of(code: ErrorCode, engine_error: EngineError | None, attempts: int) -> RequestError:
     """What the caller is told after the last attempt."""
-    text = FAILURE_TEXT.get(code) or f"the engine refused: {engine_error.message if engine_error else code}"
+    if engine_error is not None and engine_error.code is ErrorCode.STREAM_BROKEN:  # whole, and no answer
+        text = f"what the engine sent is of no use: {engine_error.message}"
+    else:
+        text = FAILURE_TEXT.get(code) or f"the engine refused: {engine_error.message if engine_error else code}"
     retry_after_s = engine_error.retry_after_s if engine_error else None
     return RequestError(code, f"{text} ({attempts} attempts); retry, or ask the operator", retry_after_s=retry_after_s)

@@ -7,7 +7,7 @@ from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.forwarding.attempt import Attempt
 from headrace.gateway.forwarding.caller_stream import HEARTBEAT, CallerStream
 from headrace.gateway.forwarding.core.bars import ResumeBar, ResumeCause
-from headrace.gateway.forwarding.core.patience import judge_stall, judge_unanswered
+from headrace.gateway.forwarding.core.patience import Silence, judge_stall, judge_unanswered
 from headrace.gateway.forwarding.delivery import Delivery
 from headrace.gateway.forwarding.going_on import resume
 from headrace.gateway.forwarding.phase import ENDED, SENT, STREAM, TAIL
@@ -53,11 +53,23 @@ def _check_silence(delivery: Delivery, attempt: Attempt, now_mono_s: float) -> N
         bound_s = (plan.resume_stall_s if has_begun else None) or plan.stall_timeout_s
         silent_s = now_mono_s - delivery.last_block_mono_s
         is_deserted = endpoint.is_deserted(can_move=is_kept) or (endpoint.is_silent and _can_leave(delivery))
+        if stream is not None and delivery.output_tokens:
+            silent_s = now_mono_s - stream.spoke_mono_s  # by what keeps a line open no answer is nearer
         silence = judge_stall(silent_s, bound_s, is_deserted=is_deserted)
+        if silence is None and stream is not None and stream.spoke_mono_s < delivery.last_block_mono_s:
+            silence = _judge_pings(stream, attempt, now_mono_s)
     else:
         return
     if silence is not None:
         delivery.cancel_and_fail(silence.code, silence.detail)
+
+
+def _judge_pings(stream: CallerStream, attempt: Attempt, now_mono_s: float) -> Silence | None:
+    """Before the first token, pings show that an engine still computes the prompt: that has a bound of its own."""
+    if stream.watch.output_events:
+        return None
+    since = stream.last_word_mono_s if stream.has_sent else attempt.begun_mono_s
+    return judge_unanswered(now_mono_s - since, attempt.endpoint.plan.first_token_timeout_s)
 
 
 def _can_leave(delivery: Delivery) -> bool:

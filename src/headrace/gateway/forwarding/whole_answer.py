@@ -1,4 +1,4 @@
-"""What to know of an answer that is not streamed: its usage and id, read without decoding the rest."""
+"""What to know of an answer that is not streamed: its usage and id, read without decoding the rest; or what came."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -78,6 +78,20 @@ def _read_choices(raw: msgspec.Raw | None) -> list[FinishedChoice] | None:
     return [FinishedChoice(read_text((read_members(one) or {}).get("finish_reason"))) for one in choices or ()]
 
 
+_SPOKEN = ((b"\x1f\x8b", "gzip"), (b"<", "HTML or XML"), (b"data:", "events"), (b"event:", "events"), (b":", "events"))
+
+
+def what_came(body: bytes) -> str:
+    """Say what a body is in place of a JSON object."""
+    body = body.lstrip()
+    if not body:
+        return "nothing"
+    for beginning, name in _SPOKEN:
+        if body.startswith(beginning):
+            return name
+    return "broken JSON" if body.startswith((b"{", b"[")) else "something else"
+
+
 def without_echo(body: bytes, echo: str) -> bytes:
     """Take `echo` off the beginning of an answer's text: of each choice, or of the first text of a Messages or
     Responses answer. An answer that does not begin with it is left as it is.
@@ -102,18 +116,3 @@ def _texts(answer: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
         if item.get("type") == "message":
             for part in (item.get("content") or ())[:1]:
                 yield part, "text"
-
-
-def as_stream(body: bytes) -> bytes:
-    """Tell a whole answer of chat completions or completions as a stream would: one event, its usage, the end."""
-    answer: dict[str, Any] = msgspec.json.decode(body)
-    usage = answer.pop("usage", None)
-    for choice in answer["choices"]:
-        message = choice.pop("message", None)
-        if message is not None:
-            answer["object"] = "chat.completion.chunk"
-            choice["delta"] = {name: value for name, value in message.items() if value is not None}
-    events = [answer]
-    if usage is not None:
-        events.append({**answer, "choices": [], "usage": usage})
-    return b"".join(b"data: %b\n\n" % msgspec.json.encode(event) for event in events) + b"data: [DONE]\n\n"

@@ -21,7 +21,8 @@ from headrace.gateway.http.wire import CONTINUE
 
 log = structlog.get_logger("headrace.gateway")
 PIPELINE_DEPTH = 64
-"""Requests that may wait on one connection; a client that sends more without reading is cut off. Chosen."""
+"""Requests that may wait on one connection, with no more bytes together than one body may have; a client that sends
+more without reading is cut off. Chosen."""
 LINGER_S = 2.0
 """After an early refusal the rest of the request is read and dropped for so long, so that the caller can read why."""
 SHORT_BODY_BYTES = 65536
@@ -262,11 +263,12 @@ class CallerConnection(asyncio.Protocol):
         self._phase = ANSWER
         if self._current is None and not self._waiting:
             self._start(exchange)
-        elif len(self._waiting) < PIPELINE_DEPTH:
+        elif self._has_room(len(exchange.body)):
             self._waiting.append(exchange)
         else:
             message = (
-                f"more than {PIPELINE_DEPTH} requests were sent without reading an answer; read answers in between"
+                f"more than {PIPELINE_DEPTH} requests, or {self.service.limits.body_bytes} bytes of them, were sent"
+                " without reading an answer; read answers in between"
             )
             self._refuse(RequestError(ErrorCode.INVALID_REQUEST, message))
 
@@ -309,7 +311,8 @@ class CallerConnection(asyncio.Protocol):
         elif self._phase is IDLE:
             self._close()
         elif self._phase is LINGER:
-            self.abort()
+            if self._current is None and not self._waiting:  # those before the refused one are still answered
+                self.abort()
         elif self._current is None and self._phase in (HEAD, BODY):
             part = "headers" if self._phase is HEAD else "body"
             limits = self.service.limits
@@ -326,6 +329,15 @@ class CallerConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     # --- inside
+
+    def _has_room(self, body_bytes: int) -> bool:
+        """Whether one more request may wait behind the current one.
+
+        What is over is refused rather than left unread: a connection that is not read does not tell that its caller has
+        left, and the engine would go on working for nobody.
+        """
+        held = sum([len(exchange.body) for exchange in self._waiting])
+        return len(self._waiting) < PIPELINE_DEPTH and held + body_bytes <= self.service.limits.body_bytes
 
     def _feed(self, exchange: Exchange, inlet: Inlet, body: bytes) -> None:
         """Hand on a piece of a body that is not held; each has its own time to arrive."""

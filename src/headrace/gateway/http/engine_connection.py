@@ -10,6 +10,11 @@ from typing import Protocol, cast
 
 import httptools
 
+BARE_BYTES = 65536
+"""Longest stretch of an answer without any of its body: its head and interim answers, its trailer, the frames of its
+chunks. Together with one read, which the system bounds. Chosen as the callers' default, `gateway.limits.header_bytes`.
+"""
+
 
 class LossReason(StrEnum):
     """Why an answer will not come, or not come whole."""
@@ -63,6 +68,8 @@ class EngineConnection(asyncio.Protocol):
         self._is_begun = False
         self._is_complete = False
         self._ends_with_connection = False
+        self._bare_bytes = 0
+        """What has come since the request, or the last piece of a body."""
         self.idle_since_mono_s = 0.0
         self.is_usable = True
 
@@ -70,6 +77,7 @@ class EngineConnection(asyncio.Protocol):
         """Send one request; `reader` hears of its answer."""
         self._reader = reader
         self._headers.clear()  # of the trailer, if the last answer had one
+        self._bare_bytes = 0
         self._is_begun = self._is_complete = self._ends_with_connection = False
         if len(body) < 65536:
             self._transport.write(head + body)
@@ -114,7 +122,10 @@ class EngineConnection(asyncio.Protocol):
             if chunks:
                 block = chunks[0] if len(chunks) == 1 else b"".join(chunks)
                 chunks.clear()
+                self._bare_bytes = 0
                 reader.answer_bytes(block)
+            elif not self._is_complete:
+                self._count_bare(len(data))
             if self._is_complete and self._reader is reader:
                 self._finish(reader)
         except httptools.HttpParserCallbackError as error:
@@ -174,6 +185,13 @@ class EngineConnection(asyncio.Protocol):
         else:
             self.close()
         reader.answer_complete()
+
+    def _count_bare(self, read_bytes: int) -> None:
+        """Bound what the parser holds of an answer: the body has its own limit, with its reader."""
+        self._bare_bytes += read_bytes
+        if self._bare_bytes > BARE_BYTES:
+            part = "trailer" if self._is_begun else "head"
+            self._lose(f"the {part} of the answer is over {BARE_BYTES} bytes")
 
     def _lose(self, detail: str) -> None:
         reader, self._reader = self._reader, None

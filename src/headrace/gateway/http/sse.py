@@ -7,6 +7,17 @@ Source: HTML standard, section 9.2.6 (a blank line ends an event; lines end in L
 EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
 
 
+_TYPE = b"text/event-stream"
+
+
+def is_event_stream(headers: dict[bytes, bytes]) -> bool:
+    """Whether an answer with these headers is a stream of events that can be read, so not a compressed one."""
+    kind = headers.get(b"content-type", b"")
+    if not kind.startswith(_TYPE) and kind[: len(_TYPE)].lower() != _TYPE:  # in any case: RFC 9110, section 8.3.1
+        return False
+    return b"content-encoding" not in headers or headers[b"content-encoding"].lower() == b"identity"
+
+
 class EventTooLargeError(Exception):
     """One event is larger than gateway.limits.event_bytes."""
 
@@ -55,6 +66,17 @@ def iter_events(block: bytes) -> list[bytes]:
         events.append(text[start:end])
         start = end
     return events
+
+
+def is_silence(block: bytes) -> bool:
+    """Whether whole events say nothing: comments, and Anthropic's pings, by which an engine only keeps a line open."""
+    if block.startswith(b"data:") and b'"ping"' not in block:  # nearly always
+        return False
+    for event in iter_events(block):
+        payload = event_field(event, b"data")
+        if payload is not None and not payload.replace(b" ", b"").startswith(b'{"type":"ping"'):
+            return False
+    return True
 
 
 def event_field(event: bytes, name: bytes) -> bytes | None:

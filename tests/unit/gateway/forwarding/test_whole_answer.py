@@ -1,9 +1,11 @@
 """What is read of an answer that is not streamed."""
 
+import gzip
+
 import pytest
 
 from headrace.domain.usage import UNKNOWN_USAGE, TokenUsage
-from headrace.gateway.forwarding.whole_answer import as_stream, read_envelope
+from headrace.gateway.forwarding.whole_answer import read_envelope, what_came
 
 
 @pytest.mark.parametrize(
@@ -76,16 +78,19 @@ def test_what_is_no_json_object_is_a_broken_answer(body: bytes) -> None:
     assert read_envelope(body) is None
 
 
-def test_a_whole_answer_is_told_as_a_stream() -> None:
-    """Whoever asked for a stream gets chunks, though the engine had it all at once; usage comes last."""
-    body = (
-        b'{"id":"a","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"Hi",'
-        b'"tool_calls":null},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1}}'
-    )
-    events = as_stream(body).split(b"\n\n")
-    assert events[0] == (
-        b'data: {"id":"a","object":"chat.completion.chunk","choices":[{"index":0,"finish_reason":"stop",'
-        b'"delta":{"role":"assistant","content":"Hi"}}]}'
-    )
-    assert b'"choices":[],"usage":{"prompt_tokens":1' in events[1]
-    assert events[2:] == [b"data: [DONE]", b""]
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        (b"", "nothing"),
+        (b"  \n", "nothing"),
+        (b"<!doctype html><html>", "HTML or XML"),
+        (gzip.compress(b"{}"), "gzip"),
+        (b"data: {}\n\n", "events"),
+        (b": ping\n\n", "events"),
+        (b'{"id":', "broken JSON"),
+        (b"Bad gateway", "something else"),
+    ],
+)
+def test_what_came_in_place_of_an_answer_is_named(body: bytes, name: str) -> None:
+    """The operator and the caller are told what the engine, or a proxy before it, has sent."""
+    assert what_came(body) == name

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from headrace.domain.quota import Level, LimitId, Unit
 from headrace.gateway.admission.core.lease_desk import LeaseDesk
+from headrace.gateway.admission.core.leased_meter import LeasedMeter
 from headrace.gateway.admission.core.purse import DAY, Purse, Reservation, no_amounts
 from headrace.tenancy.leases.core.book import LeaseBook
 
@@ -60,14 +61,25 @@ class Instance:
                     worker.desk.adopt(self.book.exchange(message, self.now_s, NOON_AT + self.now_s), self.now_s)
 
     def lose_book(self) -> None:
-        self.exchange()  # How stale the last word of the book may be is not what is tested here.
+        """After all have heard its last word: how old that may be is not what is tested here."""
         self.tell()
+        self.ask_all()
+        self.exchange()
+        self.ask_all()
         self.exchange()
         self.book = None
         self.exchange()
 
+    def ask_all(self) -> None:
+        """Have everybody report on the budget in the next exchange."""
+        for worker in self.workers:
+            for _, meter in worker.purse.meters:
+                assert isinstance(meter, LeasedMeter)
+                worker.desk.list_meter(meter)
+
     def blink(self) -> None:
         """The same book is out of reach for a moment."""
+        self.ask_all()
         self.exchange()
         book, self.book = self.book, None
         self.exchange()

@@ -1,5 +1,6 @@
 """The quota of one worker: what is reserved, what is settled, and what a bill says."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -9,11 +10,13 @@ from headrace.declaration.gateway_plan import compile_gateway_plan
 from headrace.declaration.model import Declaration
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.ids import KeyId, TenantId
-from headrace.domain.quota import Level, LimitId, LimitSet, Unit
+from headrace.domain.quota import Level, LimitId, LimitSet, Spent, Unit
 from headrace.domain.request import ApiDialect, InferenceRequest, RequestClass
 from headrace.domain.tenant import Caller
 from headrace.domain.usage import UNKNOWN_USAGE, TokenUsage
+from headrace.gateway.admission.core.lease_desk import LeaseDesk
 from headrace.gateway.admission.core.local_meters import LocalMeters, WallOffset
+from headrace.gateway.admission.core.meter import MeterFactory
 from headrace.gateway.admission.core.output_lengths import START_TOKENS
 from headrace.gateway.admission.quota import NO_BILL, Quota, Ticket
 
@@ -256,3 +259,24 @@ def test_every_prompt_of_completions_has_its_answers(fields: dict[str, Any], ans
     assert used(quota, Unit.OUTPUT_TOKENS_PER_MIN) == 50 * answers
     settle(quota, ticket)
     assert used(quota, Unit.OUTPUT_TOKENS_PER_MIN) == 20
+
+
+def shared_meters() -> MeterFactory:
+    desk = LeaseDesk("m", is_open=True, member_s=5.0, wake=lambda: None)
+    desk.lose("gone", NOW_S)
+    return desk
+
+
+@pytest.mark.parametrize("meters", [shared_meters, lambda: LocalMeters(WallOffset(1_000_000.0, 0.0))])
+def test_what_was_spent_is_known_to_meters_that_come_later(meters: Callable[[], MeterFactory]) -> None:
+    """A worker is told of spent budgets before its plan says by which meters they count."""
+    quota = Quota(LocalMeters(WallOffset(1_000_000.0, 0.0)))
+    today = 1_001_000.0 // 86400 * 86400
+    quota.raise_spent(
+        (Spent(level=Level.TENANT, name="t", unit=Unit.BUDGET_PER_DAY, nanos=10**9, period_start_at=today),)
+    )
+    quota.use_meters(meters())
+    adopt(quota, tenant={"budget": {"per_day": 1}}, prices=PRICES)
+    with pytest.raises(RequestError) as refused:
+        reserve(quota)
+    assert refused.value.code is ErrorCode.QUOTA_EXHAUSTED

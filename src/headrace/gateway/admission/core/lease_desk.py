@@ -11,6 +11,7 @@ from headrace.domain.quota import SLOTS, LimitId
 from headrace.gateway.admission.core.leased_meter import LeasedMeter
 from headrace.gateway.admission.core.leased_purse import LeasedPurse
 from headrace.gateway.admission.core.leased_slots import LeasedSlots
+from headrace.gateway.admission.core.local_meters import WallOffset
 from headrace.gateway.admission.core.meter import Meter
 from headrace.tenancy.leases.exchange import LIMITS_PER_EXCHANGE, SLOT_S, Exchange, ExchangeReply, LeaseAnswer
 
@@ -56,12 +57,14 @@ class LeaseDesk:
         wake: Callable[[], None],
         members: int = 1,
         least_members: int = 1,
+        wall: WallOffset | None = None,
     ) -> None:
         """`members`: that share, as known before the book has answered; `least_members`: never fewer, whatever it says:
         one that has just begun has not met them all.
         """
         self._member = member
         self._least_members = least_members
+        self.wall = wall or WallOffset(0.0, 0.0)
         self._is_open = is_open
         self._member_s = member_s
         self._wake = wake

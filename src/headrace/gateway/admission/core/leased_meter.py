@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from typing import Protocol
 
 from headrace.domain.quota import SLOTS, LimitId, Unit
+from headrace.gateway.admission.core.local_meters import WallOffset
 from headrace.tenancy.leases.exchange import LeaseAnswer, LeaseKind, LeaseReport
 
 NEVER_S = float("inf")
@@ -51,6 +52,8 @@ class Desk(Protocol):
     """The book does not answer, and nothing is to be served without it."""
     need_until_mono_s: float
     """Until when some meter is in need."""
+    wall: WallOffset
+    """Our own clock, by which a period ends as long as the book's is unknown."""
 
     def list_meter(self, meter: "LeasedMeter") -> None:
         """Report this meter in one of the next exchanges."""

@@ -99,6 +99,8 @@ class LeasedPurse(LeasedMeter):
         self._miss(amount, now_mono_s)
         if self.is_asking(now_mono_s):
             return ASKING_S
+        if among and not self._is_rate:  # Our part is spent; perhaps all.
+            return self.reset_s(now_mono_s) if self.used(now_mono_s) + amount > self.amount else CONTESTED_S
         if self._is_contested:
             return CONTESTED_S
         return max(ASKING_S, self._retry_mono_s - now_mono_s)
@@ -170,6 +172,8 @@ class LeasedPurse(LeasedMeter):
             if self._own_used(now_mono_s):
                 own_s = (next(reversed(self._uses)) + WINDOW_SLOTS) * SLOT_S - now_mono_s
             return max(0.0, own_s, self._reset_mono_s - now_mono_s)
+        if not self._period:
+            return period_of(self.kind, now_mono_s + self._desk.wall.offset_s)[1]
         return max(0.0, self._reset_mono_s - now_mono_s)
 
     # --- exchanges

@@ -13,6 +13,7 @@ from time import monotonic
 import structlog
 
 from headrace.gateway.admission.core.lease_desk import LeaseDesk
+from headrace.gateway.admission.core.local_meters import WallOffset
 from headrace.gateway.tasks import spawn
 from headrace.tenancy.leases.exchange import MEMBERS_MAX, LeaseStore, StoreLostError
 
@@ -27,7 +28,14 @@ class LeaseKeeper:
     """Owns the desk and the store. Concurrency: event loop only."""
 
     def __init__(
-        self, store: LeaseStore, *, is_open: bool, member_s: float, workers: int = 1, members_file: Path | None = None
+        self,
+        store: LeaseStore,
+        *,
+        is_open: bool,
+        member_s: float,
+        workers: int = 1,
+        members_file: Path | None = None,
+        wall: WallOffset | None = None,
     ) -> None:
         """`workers`: of this instance, which all share. `members_file`: how many shared when the book answered last."""
         self._store = store
@@ -42,6 +50,7 @@ class LeaseKeeper:
             wake=self._wake.set,
             members=self._noted_members,
             least_members=workers,
+            wall=wall,
         )
 
     async def run(self) -> None:

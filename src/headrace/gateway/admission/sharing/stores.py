@@ -4,6 +4,7 @@ from pathlib import Path
 
 from headrace.declaration.sharing_plan import SharedThrough, SharingPlan
 from headrace.extras import Extra, install_hint, missing_text
+from headrace.gateway.admission.core.local_meters import WallOffset
 from headrace.gateway.admission.sharing.keeper import LeaseKeeper
 from headrace.tenancy.leases.unix_store import UnixStore
 
@@ -21,7 +22,9 @@ class SharingUnavailableError(Exception):
     """The declared store cannot be used by this installation; the text says what is missing."""
 
 
-def open_keeper(plan: SharingPlan, leases_socket: Path, *, workers: int = 1) -> LeaseKeeper | None:
+def open_keeper(
+    plan: SharingPlan, leases_socket: Path, *, workers: int = 1, wall: WallOffset | None = None
+) -> LeaseKeeper | None:
     """The keeper of the share of one of so many workers; None where nothing is shared.
 
     Raises: SharingUnavailableError.
@@ -30,7 +33,7 @@ def open_keeper(plan: SharingPlan, leases_socket: Path, *, workers: int = 1) -> 
         return None
     if plan.through is SharedThrough.COORDINATOR:
         store = UnixStore(leases_socket, timeout_s=max(plan.timeout_s, COORDINATOR_S))
-        return LeaseKeeper(store, is_open=plan.is_open, member_s=NEVER_S, workers=workers)
+        return LeaseKeeper(store, is_open=plan.is_open, member_s=NEVER_S, workers=workers, wall=wall)
     assert plan.redis is not None
     try:
         from headrace.tenancy.leases.redis_store import RedisStore
@@ -47,4 +50,5 @@ def open_keeper(plan: SharingPlan, leases_socket: Path, *, workers: int = 1) -> 
         member_s=plan.member_s,
         workers=workers,
         members_file=leases_socket.with_name(MEMBERS_FILE),
+        wall=wall,
     )

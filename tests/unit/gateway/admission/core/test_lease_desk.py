@@ -132,6 +132,51 @@ def test_without_a_book_an_open_member_has_its_part_of_everything() -> None:
     assert worker.desk.find_outage() is None
 
 
+def test_our_part_of_a_budget_outlives_the_books_patience() -> None:
+    """However long the book is lost, nobody else has our part: it can be spent to its end, and not beyond."""
+    worker = Worker(member_s=5.0)
+    spent = worker.desk.meter(limit(DAY), 100, 0.0)
+    spent.wait_s(40, 0.0)
+    worker.exchange(0.0)
+    spent.take(40, 0.0)
+    worker.exchange(0.1)
+    for second in range(1, 20):
+        worker.desk.lose("gone", float(second))
+    assert (spent.wait_s(60, 20.0), spent.wait_s(61, 20.0) > 0.0) == (0.0, True)
+
+
+def test_as_many_share_as_are_known() -> None:
+    """A worker that never reached the book counts its siblings, and the gateways that shared before it began."""
+    for members, workers, among in ((1, 1, 1), (1, 4, 4), (6, 2, 6)):
+        desk = LeaseDesk("m", is_open=True, member_s=5.0, wake=lambda: None, members=members, least_members=workers)
+        desk.lose("gone", 0.0)
+        rate = desk.meter(limit(RATE), 24, 0.0)
+        assert desk.alone_among == among
+        rate.take(24 // among, 0.0)
+        assert rate.wait_s(1, 0.0) > 0.0
+
+
+def test_a_book_that_blinks_gives_no_second_part() -> None:
+    """Lost and found again and again: what was taken meanwhile is told, and the part of each loss is given back."""
+    worker = Worker(member_s=1000.0)
+    spent, other = (
+        worker.desk.meter(limit(DAY), 100, 0.0),
+        LeaseDesk("o", is_open=True, member_s=9.0, wake=lambda: None),
+    )
+    worker.book.exchange(other.make_exchange(0.0), 0.0, NOON_AT)
+    spent.wait_s(1, 0.0)
+    worker.exchange(0.0)
+    for second in range(1, 9):
+        worker.desk.lose("gone", float(second))
+        worker.exchange(second + 0.2)
+        assert spent.wait_s(3, second + 0.3) > 0.0, "nothing is left of our part until the book has granted anew"
+        worker.exchange(second + 0.4)
+    while spent.wait_s(1, 10.0) == 0.0:
+        spent.take(1, 10.0)
+        worker.exchange(10.0)
+    assert 98 <= worker.book.find_pot(TEXTS[2]).used <= 100  # type: ignore[union-attr]
+
+
 def test_without_a_book_a_closed_member_uses_what_it_has() -> None:
     """Fail closed: leased shares may be used, nothing beyond; once the book has given up on us, not even those."""
     worker = Worker(is_open=False)

@@ -2,7 +2,9 @@
 
 from headrace.domain.quota import Level, LimitId, Unit
 from headrace.gateway.admission.core.lease_desk import LeaseDesk
+from headrace.gateway.admission.core.leased_meter import CONTESTED_S
 from headrace.gateway.admission.core.leased_purse import IDLE_S, LeasedPurse
+from headrace.gateway.admission.core.local_meters import WallOffset
 from headrace.gateway.admission.core.purse import DAY, Purse, Reservation, no_amounts
 from headrace.tenancy.leases.exchange import LeaseAnswer, Use
 
@@ -126,3 +128,66 @@ def test_a_new_book_hears_of_the_rest_of_the_minute() -> None:
     purse.retell(told, 10.0, 10.1)
     assert purse.report(10.1).uses == (Use(20, 30),)
     assert purse.report(10.2).uses == ()
+
+
+NOON_AT = 1_790_251_200.0
+
+
+def alone(spent: int | None = None, *, among: int = 2) -> LeasedPurse:
+    """The purse of a budget of 1000 whose worker has never reached the book, and was told what was spent before."""
+    desk = LeaseDesk(
+        "m", is_open=True, member_s=5.0, wake=lambda: None, least_members=among, wall=WallOffset(NOON_AT, 0.0)
+    )
+    day = LimitId(Level.TENANT, "t", Unit.BUDGET_PER_DAY)
+    if spent is not None:
+        desk.raise_spent(day, spent, NOON_AT)
+    desk.lose("gone", 0.0)
+    purse = desk.meter(day, 1000, 0.0)
+    assert isinstance(purse, LeasedPurse)
+    return purse
+
+
+def test_without_a_book_we_give_our_part_of_what_the_ledger_leaves() -> None:
+    """Of a budget that is spent nothing, of one that is half spent half of the rest."""
+    assert [alone(spent).purse for spent in (None, 0, 500, 1000, 1200)] == [500, 500, 250, 0, 0]
+
+
+def test_what_the_ledger_says_later_lowers_what_we_may_still_give() -> None:
+    """Others have spent too, or those that we replace; never does it raise it, and less than known changes nothing."""
+    purse = alone()
+    purse.take(100, 1.0)
+    purse.raise_spent(400, NOON_AT)
+    assert (purse.purse, purse.used(1.0)) == (300, 400)
+    purse.raise_spent(300, NOON_AT)
+    purse.raise_spent(420, NOON_AT)
+    assert purse.purse == 290
+    purse.raise_spent(1000, NOON_AT)
+    assert purse.wait_s(1, 2.0) > 0.0
+
+
+def test_a_part_that_is_spent_is_not_a_budget_that_is() -> None:
+    """Others may have something left: that is refused for the moment, a spent budget until its day ends."""
+    purse = alone()
+    purse.take(500, 1.0)
+    assert purse.wait_s(1, 1.0) == CONTESTED_S
+    purse.raise_spent(1000, NOON_AT)
+    assert purse.wait_s(1, 1.0) == 43199.0, "by our own clock, which says noon at 0.0"
+
+
+def test_what_is_reserved_is_a_part_of_what_we_may_give() -> None:
+    """What requests in work give back at their end is no more than is left of the budget by then."""
+    purse = alone()
+    purse.take(400, 1.0)
+    purse.begin(400)
+    purse.raise_spent(1000, NOON_AT)
+    purse.give_back(350, 1.0, 2.0)
+    purse.end(400, 1.0, 2.0)
+    assert purse.wait_s(1, 2.0) > 0.0
+
+
+def test_the_part_of_the_next_day_is_a_part_of_that_day() -> None:
+    """The ledger speaks of another day: what was spent the day before counts no more, and is not told to the book."""
+    purse = alone(1000)
+    purse.charge(30, 1.0)
+    purse.raise_spent(200, NOON_AT + 86400.0)
+    assert (purse.purse, purse.used(2.0), purse.report(2.0).uses) == (400, 200, ())

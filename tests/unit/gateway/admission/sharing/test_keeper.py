@@ -73,3 +73,33 @@ async def test_closing_waits_for_the_exchange_under_way(tmp_path: Path) -> None:
         await asked.wait()
         await keeper.close()
     server.close()
+
+
+async def test_a_successor_knows_how_many_shared(tmp_path: Path) -> None:
+    """A worker that begins while the store is away takes its part as one of those that shared before; a file that
+    says nothing is as none.
+    """
+    noted = tmp_path / "sharing-members"
+    coordinator = Coordinator(tmp_path / "leases.sock", SystemClock(), structlog.get_logger())
+    await coordinator.open()
+    keepers = [
+        LeaseKeeper(UnixStore(coordinator.path, timeout_s=30), is_open=True, member_s=float("inf"), members_file=noted)
+        for _ in range(3)
+    ]
+    for keeper in keepers:
+        assert await keeper.exchange_once()
+    await coordinator.close()
+    for keeper in keepers:
+        await keeper.close()
+    for text, among in ((noted.read_text(), 3), ("rubbish", 2), ("-4", 2)):
+        noted.write_text(text)
+        late = LeaseKeeper(
+            UnixStore(coordinator.path, timeout_s=30),
+            is_open=True,
+            member_s=float("inf"),
+            workers=2,
+            members_file=noted,
+        )
+        assert not await late.exchange_once()
+        assert late.desk.alone_among == among
+        await late.close()

@@ -106,6 +106,8 @@ class LimitsPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     header_bytes: int
     body_bytes: int
+    body_fields: int
+    body_values: int
     header_timeout_s: float
     body_timeout_s: float
     idle_timeout_s: float

@@ -12,6 +12,18 @@ class GatewayLimits(Section):
         default=65536, ge=1024, le=1048576, description="Request line and headers, bytes; over it: 431."
     )
     body_bytes: int = Field(default=33554432, ge=1024, le=1073741824, description="Request body, bytes; over it: 413.")
+    body_fields: int = Field(
+        default=256, ge=16, le=65536, description="Top-level fields of a request body; over it: 400 invalid_request."
+    )
+    body_values: int = Field(
+        default=100000,
+        ge=1000,
+        le=10000000,
+        description=(
+            "Values in a request body at all depths, ten numbers in a row as one; over it: 400 invalid_request. "
+            "Bounds how long one body can keep the others waiting."
+        ),
+    )
     header_timeout_s: float = Field(
         default=10.0, gt=0, le=600, description="First byte to the end of the headers; over it: 408."
     )

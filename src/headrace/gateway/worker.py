@@ -54,6 +54,7 @@ from headrace.gateway.endpoints.prober import Prober
 from headrace.gateway.endpoints.seat import Seats
 from headrace.gateway.endpoints.serving import auto_table, serving_table
 from headrace.gateway.endpoints.status import endpoint_statuses
+from headrace.gateway.entry.body_bounds import BodyBounds
 from headrace.gateway.entry.fields import FieldPolicy
 from headrace.gateway.entry.media import MediaPolicy
 from headrace.gateway.entry.own_answers import CorsPolicy
@@ -230,6 +231,7 @@ class Worker:
                 MediaPolicy(plan.media_hosts),
                 Shaper(plan.allow_gated),
                 self.pipeline.estimates,
+                BodyBounds(fields=plan.limits.body_fields, values=plan.limits.body_values),
             ),
             identity=self._reception.identity(KeyRing(self._keys), plan.identity, plan.tenancy),
             router=router,

@@ -3,6 +3,7 @@
 The shell of `core/purse.py`: makes purses of plan and callers, knows prices and speeds, learns how long answers are.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -35,6 +36,12 @@ INTERACTIVE, OFFLINE = RequestClass.INTERACTIVE, RequestClass.OFFLINE
 EMBEDDINGS, COMPLETIONS = ApiDialect.EMBEDDINGS, ApiDialect.COMPLETIONS
 PURSES_MOST = 100_000
 """Callers whose purses are kept ready; beyond it all are made anew. Chosen: ten times the keys of a large instance."""
+MOST_OUTPUT_TOKENS = 2**40
+"""Of all answers to one request: priced at a thousand currency units a million, still a number of 64 bits."""
+BRACKET = ord("[")
+_NO_PROMPTS = re.compile(rb'\[[ \n\r\t]*+[^"\[ \n\r\t]')
+"""A list that begins with a token is one prompt: it is not read further."""
+_decode_prompts = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_choices = msgspec.json.Decoder(int | None).decode
 
 
@@ -236,6 +243,9 @@ class Quota:
         choices = choices_of(request) if "n" in request.fields or request.dialect is COMPLETIONS else 1
         limit = request.output_limit_tokens
         output_tokens = self._expected_output(request, purse, choices) if limit is None else limit * choices
+        if output_tokens > MOST_OUTPUT_TOKENS:
+            message = f"{choices} answers of up to {limit} tokens are more than can be counted; ask for less"
+            raise RequestError(ErrorCode.INVALID_REQUEST, message, param="n")
         amounts = self._amounts(request, purse, output_tokens)
         if purse.meters:
             reserved = purse.try_reserve(amounts, now_mono_s)
@@ -382,7 +392,7 @@ class Quota:
 def choices_of(request: InferenceRequest) -> int:
     """How many answers the request asks for: `n`, of each prompt where completions are asked for with several.
 
-    What is no number is the engine's to refuse.
+    What is no number was refused at the entry.
     """
     fields = request.fields
     choices = _number(fields.get("n"))
@@ -400,10 +410,10 @@ def _number(raw: msgspec.Raw | None) -> int:
 
 def _prompts(raw: msgspec.Raw | None) -> int:
     """Texts, or lists of tokens; one list of tokens is one prompt."""
-    if raw is None or not bytes(raw).startswith(b"["):
+    if raw is None or memoryview(raw)[0] != BRACKET or _NO_PROMPTS.match(raw) is not None:
         return 1
-    prompts: list[object] = msgspec.json.decode(raw)
-    return len(prompts) if prompts and isinstance(prompts[0], str | list) else 1
+    prompts = _decode_prompts(raw)
+    return len(prompts) if prompts and memoryview(prompts[0])[0] in b'"[' else 1
 
 
 def _levels(plan: TenancyPlan) -> Iterator[tuple[tuple[Level, str], LimitSet]]:

@@ -113,7 +113,7 @@ class FieldPolicy:
 
     def _find_owned(self, raw: msgspec.Raw) -> str | None:
         """The first owned name at any depth of a value that headrace does not know, or that an engine hands on."""
-        if not bytes(raw).startswith((b"{", b"[")):
+        if memoryview(raw)[0] not in b"{[" or b"{" not in bytes(raw):  # names stand in objects alone
             return None
         try:
             pending: list[object] = [msgspec.json.decode(raw)]

@@ -62,7 +62,7 @@ class MediaPolicy:
             content = msgspec.structs.replace(content)
             for name in _OTHER_CONTENT.intersection(fields):
                 raw = fields[name]
-                if _is_nested(raw):
+                if _is_nested(raw) and b"{" in bytes(raw):  # references stand in objects alone
                     value = msgspec.json.decode(raw)
                     self._search(value, name, content)
                     content.ends_with_assistants |= name == "input" and _ends_with_the_assistants(value)
@@ -97,7 +97,7 @@ class MediaPolicy:
         while stack:
             item = stack.pop()
             if isinstance(item, list):
-                stack.extend(item)  # pyright: ignore[reportUnknownArgumentType] (any JSON)
+                stack.extend([one for one in item if isinstance(one, list | dict)])  # pyright: ignore[reportUnknownVariableType] (any JSON)
             elif isinstance(item, dict):
                 for key, inner in item.items():  # pyright: ignore[reportUnknownVariableType] (any JSON)
                     if not isinstance(inner, str):

@@ -9,8 +9,9 @@ import msgspec
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import ApiDialect, InferenceRequest
 from headrace.gateway.endpoints.serving import ServedModel, output_limit_aliases
+from headrace.gateway.entry.body_bounds import BodyBounds
 from headrace.gateway.entry.duplicates import has_duplicate_keys
-from headrace.gateway.entry.fields import FieldPolicy
+from headrace.gateway.entry.fields import FieldPolicy, shown_name
 from headrace.gateway.entry.media import PLAIN, MediaPolicy
 from headrace.gateway.entry.routes import Route
 from headrace.gateway.entry.shaping import Shaper
@@ -22,11 +23,15 @@ FindPin = Callable[[str], str | None]
 T = TypeVar("T")
 _decode_text = msgspec.json.Decoder(str).decode
 _decode_flag = msgspec.json.Decoder(bool | None).decode
-_decode_limit = msgspec.json.Decoder(int | None).decode
+_decode_number = msgspec.json.Decoder(int | None).decode
 _decode_id = msgspec.json.Decoder(str | None).decode
 _decode_options = msgspec.json.Decoder(dict[str, msgspec.Raw] | None).decode
 EMBEDDINGS, RESPONSES = ApiDialect.EMBEDDINGS, ApiDialect.RESPONSES
 """Module names: looking a member up on its class costs a tenth of a microsecond."""
+CHOICE_FIELDS = frozenset({"n", "best_of"})
+"""How many answers are asked for, on any API."""
+LARGEST_NUMBER = 2**31 - 1
+"""Of output tokens and of answers. Engines keep them in 32 bits; no context is as long."""
 _NO_MEDIA = frozenset({EMBEDDINGS, ApiDialect.COMPLETIONS})
 
 
@@ -49,13 +54,16 @@ class RequestReader:
         media: MediaPolicy,
         shaper: Shaper,
         estimates: TokenEstimates,
+        bounds: BodyBounds,
     ) -> None:
+        self._bounds = bounds
         self._shaper = shaper
         self._estimates = estimates
         self._models = models
         self._fields = fields
         self._media = media
         self._limit_names = output_limit_aliases()
+        self._number_names = self._limit_names | CHOICE_FIELDS
         self._decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
         self._known: dict[tuple[bytes, str], KnownModel] = {}
         """By the model's name as it stands in the body, and the path."""
@@ -113,10 +121,12 @@ class RequestReader:
         return known
 
     def _decode_fields(self, body: bytes) -> dict[str, msgspec.Raw]:
+        self._bounds.check_values(body)
         try:
             if not body.isascii():
                 body.decode()  # parsers skip what they are not asked for, and would let broken text through to engines
             fields = self._decode(body)
+            self._bounds.check_fields(len(fields))
             is_ambiguous = has_duplicate_keys(body, fields)
         except (msgspec.MsgspecError, ValueError) as error:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"the body is not a JSON object: {_reason(error)}") from None
@@ -134,27 +144,39 @@ class RequestReader:
         return _typed(raw, _decode_text, "model", "a string")
 
     def _output_limit(self, fields: Mapping[str, msgspec.Raw]) -> int | None:
-        """All aliases are one limit: two that disagree would let one of them be bypassed."""
-        names = self._limit_names.intersection(fields)
+        """All aliases are one limit: two that disagree would let one of them be bypassed. What else caps and
+        reservations count by is looked at beside it: an engine may take "5" or 5.0 for what is no number here.
+        """
+        names = self._number_names.intersection(fields)
         if not names:
             return None
         if len(names) == 1:
             (name,) = names
-            return self._one_limit(fields[name], name)
-        limits = {name: self._one_limit(fields[name], name) for name in names}
+            limit = self._one_number(fields[name], name)
+            return None if name in CHOICE_FIELDS else limit
+        numbers = {name: self._one_number(fields[name], name) for name in names}
+        limits = {name: number for name, number in numbers.items() if name not in CHOICE_FIELDS}
         given = {limit for limit in limits.values() if limit is not None}
         if len(given) > 1:
             shown = ", ".join(f"{name}={limit}" for name, limit in sorted(limits.items()) if limit is not None)
             message = f"output limits disagree: {shown}; give one"
-            raise RequestError(ErrorCode.INVALID_REQUEST, message, param=min(names))
+            raise RequestError(ErrorCode.INVALID_REQUEST, message, param=min(limits))
         return given.pop() if given else None
 
     @staticmethod
-    def _one_limit(raw: msgspec.Raw, name: str) -> int | None:
-        limit = _typed(raw, _decode_limit, name, "a whole number")
-        if limit is not None and limit < 0:
-            raise RequestError(ErrorCode.INVALID_REQUEST, f"{name} is {limit}; give 0 or more", param=name)
-        return limit
+    def _one_number(raw: msgspec.Raw, name: str) -> int | None:
+        try:
+            number = _decode_number(raw)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            shown = shown_name(bytes(raw)[:64].decode("utf-8", "replace"))
+            message = f"field {name} is {shown}; it must be a whole number"
+            raise RequestError(ErrorCode.INVALID_REQUEST, message, param=name) from None
+        if number is not None and number < 0:
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"{name} is {number}; give 0 or more", param=name)
+        if number is not None and number > LARGEST_NUMBER:
+            message = f"{name} is {bytes(raw)[:32].decode()}; give {LARGEST_NUMBER} or less"
+            raise RequestError(ErrorCode.INVALID_REQUEST, message, param=name)
+        return number
 
 
 def _why_not_served(path: str, model: ServedModel) -> str:

@@ -10,6 +10,7 @@ from headrace.declaration.model import Declaration
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import ApiDialect, InferenceRequest
 from headrace.gateway.endpoints.serving import serving_table
+from headrace.gateway.entry.body_bounds import BodyBounds
 from headrace.gateway.entry.fields import FieldPolicy
 from headrace.gateway.entry.media import MediaPolicy
 from headrace.gateway.entry.reader import RequestReader
@@ -28,6 +29,7 @@ def make_reader(*, unknown_fields: str = "forward", allow_gated: tuple[str, ...]
         MediaPolicy(()),
         Shaper(allow_gated),
         TokenEstimates(),
+        BodyBounds(fields=256, values=100_000),
     )
 
 
@@ -106,7 +108,7 @@ def test_a_field_named_twice_is_refused() -> None:
         ({"max_completion_tokens": 7}, 7),
         ({"n_predict": 7}, 7),
         ({"max_tokens": 5, "max_completion_tokens": 5, "n_predict": None}, 5),
-        ({"max_tokens": 10**30}, 10**30),
+        ({"max_tokens": 2**31 - 1}, 2**31 - 1),
     ],
 )
 def test_one_output_limit_under_all_its_names(fields: dict[str, object], limit: int | None) -> None:
@@ -192,3 +194,33 @@ def test_an_answer_is_continued_only_where_it_is_known() -> None:
     assert read({**body, "previous_response_id": "resp_known"}, b"/v1/responses").pinned_endpoint == "p/1"
     assert read({**body, "previous_response_id": None}, b"/v1/responses").pinned_endpoint is None
     assert refusal({**body, "previous_response_id": "x"}, b"/v1/responses").code is ErrorCode.UNSUPPORTED_PARAMETER
+
+
+@pytest.mark.parametrize("value", [b'"5"', b"5.0", b"5e0", b"1e1", b"true", b"[2]", b"-1", b"2147483648", b"9" * 310])
+@pytest.mark.parametrize("name", ["n", "best_of", "max_tokens"])
+@pytest.mark.parametrize(
+    "path", [b"/v1/chat/completions", b"/v1/completions", b"/v1/responses", b"/v1/messages", b"/v1/embeddings"]
+)
+def test_a_number_that_limits_count_by_must_be_one(path: bytes, name: str, value: bytes) -> None:
+    """What an engine might take for a number, and headrace for none, is refused by name and value on every API."""
+    error = refusal(b'{"model":"m","messages":[],"%b":%b}' % (name.encode(), value), path)
+    assert (error.code, error.param) == (ErrorCode.INVALID_REQUEST, name)
+    assert value[:32].decode() in error.message
+
+
+@pytest.mark.parametrize("value", [b"null", b"0", b"1", b"2147483647"])
+def test_numbers_up_to_32_bits_are_the_engines_to_judge(value: bytes) -> None:
+    """Whole numbers and null pass, and `n` is no output limit."""
+    assert read(b'{"model":"m","messages":[],"n":%b}' % value).output_limit_tokens is None
+    limit = read(b'{"model":"m","messages":[],"n":2,"max_tokens":%b}' % value).output_limit_tokens
+    assert limit == (None if value == b"null" else int(value))
+
+
+@pytest.mark.parametrize(("count", "passes"), [(254, True), (255, False)])
+def test_top_level_fields_are_bounded(count: int, passes: bool) -> None:
+    """256 fields pass, `model` and `messages` among them; one more is refused by the limit's name."""
+    body = body_with(**{f"f{number}": 1 for number in range(count)})
+    if passes:
+        assert len(read(body).fields) == 256
+    else:
+        assert "gateway.limits.body_fields" in refusal(body).message

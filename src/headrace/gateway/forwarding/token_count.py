@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.engines.continuation import Tokenizing
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.http.engine_connection import LossReason
@@ -13,6 +14,9 @@ from headrace.gateway.http.engine_connection import LossReason
 PATIENCE_S = 1.0
 """An answer that takes longer is done without: the events that were sent are counted. Chosen."""
 
+
+ANSWER_BYTES = 32 * 1024 * 1024
+"""A longer answer is done without. Chosen: some twenty bytes for each token of the longest text that is kept."""
 
 Told = Callable[[list[int] | None], None]
 
@@ -29,7 +33,8 @@ class TokenCount:
 
     def __init__(self, endpoint: Endpoint, question: Tokenizing, text: str, told: Told) -> None:
         self._told: Told | None = told
-        self._body = b""
+        self._blocks: list[bytes] = []
+        self._size_bytes = 0
         self._status = 0
         fields = {question.text_field: text, **question.flags, "model": endpoint.plan.served_model}
         body = msgspec.json.encode(fields)
@@ -47,13 +52,15 @@ class TokenCount:
         self._status = status
 
     def answer_bytes(self, data: bytes) -> None:
-        self._body += data
+        self._size_bytes += len(data)
+        if self._size_bytes <= ANSWER_BYTES:
+            self._blocks.append(data)
 
     def answer_complete(self) -> None:
         tokens: list[int] | None = None
-        if self._status == 200:
-            with contextlib.suppress(msgspec.MsgspecError, ValueError):
-                tokens = _decode(self._body).tokens
+        if self._status == 200 and self._size_bytes <= ANSWER_BYTES:
+            with contextlib.suppress(*UNDECODABLE):
+                tokens = _decode(b"".join(self._blocks)).tokens
         self._tell(tokens)
 
     def answer_lost(self, reason: LossReason, detail: str) -> None:

@@ -14,9 +14,16 @@ def names(handler: ast.ExceptHandler) -> set[str]:
     return {ast.unparse(kind).lstrip("*") for kind in kinds if kind is not None}
 
 
+def suppressed(node: ast.AST) -> set[str]:
+    is_suppress = isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "suppress"
+    return {ast.unparse(kind).lstrip("*") for kind in node.args} if is_suppress else set()
+
+
 def forgetful(tree: ast.AST) -> Iterator[int]:
     """Lines of `except` that know broken JSON and not JSON that is nested too deeply."""
     for node in ast.walk(tree):
+        if suppressed(node) & DECODING and not suppressed(node) & ENOUGH:
+            yield node.lineno
         if isinstance(node, ast.Try):
             caught = [names(handler) for handler in node.handlers]
             for handler, kinds in zip(node.handlers, caught, strict=True):
@@ -38,4 +45,5 @@ def test_what_forgets_is_found() -> None:
     """The search itself sees a handler that knows decoding errors alone."""
     source = "try:\n  f()\nexcept (OSError, msgspec.DecodeError):\n  pass\n"
     assert list(forgetful(ast.parse(source))) == [3]
+    assert list(forgetful(ast.parse("with contextlib.suppress(msgspec.MsgspecError):\n  f()\n"))) == [1]
     assert list(forgetful(ast.parse(source + "except RecursionError:\n  pass\n"))) == []

@@ -412,7 +412,11 @@ def _prompts(raw: msgspec.Raw | None) -> int:
     """Texts, or lists of tokens; one list of tokens is one prompt."""
     if raw is None or memoryview(raw)[0] != BRACKET or _NO_PROMPTS.match(raw) is not None:
         return 1
-    prompts = _decode_prompts(raw)
+    try:
+        prompts = _decode_prompts(raw)
+    except UNDECODABLE as error:
+        message = "field prompt is nested too deeply"
+        raise RequestError(ErrorCode.INVALID_REQUEST, message, param="prompt") from error
     return len(prompts) if prompts and memoryview(prompts[0])[0] in b'"[' else 1
 
 

@@ -56,7 +56,10 @@ def resuming_body(body: bytes, request: InferenceRequest, had: Had, row: Continu
     Raises: CannotResumeError.
     """
     text = had.text.removesuffix(said_again(request, had, row))
-    fields: dict[str, Any] = dict(_decode_fields(body))
+    try:
+        fields: dict[str, Any] = dict(_decode_fields(body))
+    except UNDECODABLE as error:  # nested as deeply as a body may be, and here is less room for it
+        raise CannotResumeError(ResumeBar.FIELD) from error
     if text and request.dialect is ApiDialect.COMPLETIONS:
         fields["prompt"] = _begun_prompt(request.fields, had)
     elif text:

@@ -8,6 +8,7 @@ import msgspec
 from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.quota import NO_CAPS, RequestCaps
 from headrace.domain.request import InferenceRequest
+from headrace.domain.undecodable import UNDECODABLE
 
 _IMAGE_TYPES = frozenset({"image_url", "input_image", "image"})
 """Types of content parts: chat completions, Responses, Messages."""
@@ -58,12 +59,20 @@ def _over(name: str, asked: int, cap: int, *, param: str) -> RequestError:
 
 
 def _length(raw: msgspec.Raw | None) -> int:
-    value: object = None if raw is None else _decode(raw)
+    value: object = None if raw is None else _read("tools", raw)
     return len(cast("list[Any]", value)) if isinstance(value, list) else 0
 
 
+def _read(name: str, raw: msgspec.Raw) -> Any:
+    """What is under a cap must be counted. Raises: RequestError where it cannot be."""
+    try:
+        return _decode(raw)
+    except UNDECODABLE as error:
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"field {name} is nested too deeply", param=name) from error
+
+
 def _images(fields: Mapping[str, msgspec.Raw]) -> int:
-    return sum(_count_images(_decode(fields[name])) for name in ("messages", "input") if name in fields)
+    return sum(_count_images(_read(name, fields[name])) for name in ("messages", "input") if name in fields)
 
 
 def _count_images(node: Any) -> int:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
+from headrace.domain.undecodable import UNDECODABLE
 from headrace.gateway.forwarding.core.bars import ResumeBar
 
 Fields = Mapping[str, msgspec.Raw]
@@ -71,7 +72,10 @@ def find_bar(fields: Fields, *, allows_seeded: bool) -> ResumeBar | None:
     for name, raw in fields.items():
         if name in SURVIVING or raw == _NULL:
             continue
-        value: Any = msgspec.json.decode(raw)
+        try:
+            value: Any = msgspec.json.decode(raw)
+        except UNDECODABLE:  # nested as deeply as a body may be, and here is less room for it
+            return ResumeBar.FIELD
         bar = _bar_of(name, value)
         if bar is ResumeBar.SEED and (allows_seeded or _is_greedy(fields)):
             continue

@@ -73,3 +73,15 @@ def test_an_output_cap_counts_where_the_caller_gave_no_limit() -> None:
 def test_what_is_no_list_of_tools_is_left_to_the_engine() -> None:
     """Only what can be counted is."""
     check_caps(RequestCaps(tools=0, images=0), request_of(tools="none", messages="x"), 1)
+
+
+@pytest.mark.parametrize(
+    ("cap", "field"),
+    [(RequestCaps(tools=9), "tools"), (RequestCaps(images=9), "messages"), (RequestCaps(images=9), "input")],
+)
+def test_what_is_under_a_cap_and_cannot_be_counted_is_refused(cap: RequestCaps, field: str) -> None:
+    """Nested so deeply that it cannot be read, it must not slip under the cap, and is no bug of ours."""
+    request = request_of()
+    request = msgspec.structs.replace(request, fields={field: msgspec.Raw(b"[" * 3000 + b"]" * 3000)})
+    with pytest.raises(RequestError, match=f"field {field} is nested too deeply"):
+        check_caps(cap, request, 1)

@@ -66,3 +66,8 @@ def test_the_first_look_goes_by_names() -> None:
 def test_every_bar_has_a_sentence() -> None:
     """A caller is told why its stream was not resumed."""
     assert set(BAR_TEXT) == set(ResumeBar)
+
+
+def test_what_is_nested_too_deeply_to_be_read_bars() -> None:
+    """It is not known to survive either."""
+    assert find_bar({"seed": msgspec.Raw(b"[" * 3000 + b"]" * 3000)}, allows_seeded=True) is ResumeBar.FIELD

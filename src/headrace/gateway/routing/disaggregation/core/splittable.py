@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from headrace.domain.request import ApiDialect
+from headrace.domain.undecodable import UNDECODABLE
 
 APIS = frozenset({ApiDialect.CHAT_COMPLETIONS, ApiDialect.COMPLETIONS})
 """Those whose two legs were tried."""
@@ -33,6 +34,8 @@ LEGS_OWN = frozenset(
 )
 """A caller that steers the hand-over itself is not given another one."""
 
+_UNREADABLE = object()
+
 
 def find_split_bar(fields: Mapping[str, msgspec.Raw], dialect: ApiDialect) -> str | None:
     """Return the field (or `api`) that keeps a request whole; None: it can be split. Looks at named fields alone."""
@@ -42,14 +45,22 @@ def find_split_bar(fields: Mapping[str, msgspec.Raw], dialect: ApiDialect) -> st
     for name in fields.keys() & (NEUTRAL.keys() | LEGS_OWN):
         if fields[name] == null:
             continue
-        if name in LEGS_OWN or msgspec.json.decode(fields[name]) not in NEUTRAL[name]:
+        if name in LEGS_OWN or _find_value(fields[name]) not in NEUTRAL[name]:
             return name
     prompt = fields.get("prompt")
-    if prompt is not None and bytes(prompt).startswith(b"[") and _has_several(msgspec.json.decode(prompt)):
+    if prompt is not None and bytes(prompt).startswith(b"[") and _has_several(_find_value(prompt)):
         return "prompt"
     return None
 
 
-def _has_several(prompts: list[Any]) -> bool:
+def _find_value(raw: msgspec.Raw) -> Any:
+    """What no neutral value equals where it is nested so deeply that it cannot be read."""
+    try:
+        return msgspec.json.decode(raw)
+    except UNDECODABLE:
+        return _UNREADABLE
+
+
+def _has_several(prompts: Any) -> bool:
     """Several texts or lists of tokens; a list of numbers is one prompt's tokens."""
-    return len(prompts) != 1 and not all(isinstance(one, int) for one in prompts)
+    return prompts is _UNREADABLE or (len(prompts) != 1 and not all(isinstance(one, int) for one in prompts))

@@ -52,3 +52,9 @@ def test_several_prompts_stay_whole(prompt: object, expected: str | None) -> Non
 def test_other_apis_stay_whole() -> None:
     """Responses, messages and embeddings have no legs."""
     assert {bar({}, api) for api in ApiDialect if api not in (CHAT, COMPLETIONS)} == {"api"}
+
+
+@pytest.mark.parametrize("name", ["n", "prompt"])
+def test_what_is_nested_too_deeply_to_be_read_stays_whole(name: str) -> None:
+    """One engine answers it, as far as it can."""
+    assert find_split_bar({name: msgspec.Raw(b"[" * 3000 + b"]" * 3000)}, COMPLETIONS) == name

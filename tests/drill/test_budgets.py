@@ -64,6 +64,14 @@ def test_two_workers_do_not_spend_it_again(through: str, mortal_redis: RedisServ
     assert instance.run("down").returncode == 0
     instance.up()
     assert _calls(instance) == {429}
+    budget = instance.declaration["tenants"]["default"].pop("budget")
+    instance.write()
+    assert instance.run("reload").returncode == 0
+    assert _calls(instance) == {200}
+    instance.declaration["tenants"]["default"]["budget"] = budget
+    instance.write()
+    assert instance.run("reload").returncode == 0
+    assert _calls(instance) == {429}, "what was spent is known when a budget is declared"
 
 
 def _spend_all(instance: Instance) -> None:

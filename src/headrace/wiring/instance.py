@@ -282,7 +282,7 @@ class Instance:
             return tenancy, gateway.keys, gateway.restarts
 
         watch = SpendingWatch(SpendingReader(database), self._clock, situation, gateway.set_spent)
-        gateway.before_restart = watch.look
+        gateway.before_restart = gateway.before_limits = watch.look
         return watch
 
     def _listen_to_signals(

@@ -25,7 +25,10 @@ SOON_S = 3.0
 
 
 class SpendingWatch:
-    """Reads while any budget is declared. Concurrency: one event loop; the database is asked in a thread."""
+    """Reads while any budget is declared.
+
+    Concurrency: one event loop; one look at a time; the database is asked in a thread.
+    """
 
     def __init__(
         self,
@@ -38,11 +41,20 @@ class SpendingWatch:
         self._reader, self._clock, self._situation, self._tell = reader, clock, situation, tell
         self._seen: tuple[frozenset[LimitId], int] | None = None
         self._due_mono_s = 0.0
+        self._looking = asyncio.Lock()
 
-    async def look(self) -> None:
-        """Read and tell, where something has changed or enough time has passed."""
+    async def look(self, coming: TenancyPlan | None = None) -> None:
+        """Read and tell, where something has changed or enough time has passed. `coming`: a plan that is about to be in
+        force, so that its budgets are known before they are.
+        """
+        async with self._looking:
+            await self._look(coming)
+
+    async def _look(self, coming: TenancyPlan | None) -> None:
         plan, keys, restarts = self._situation()
         budgets = frozenset(iter_budgets(plan, keys))
+        if coming is not None:
+            budgets |= frozenset(iter_budgets(coming, keys))
         now_mono_s = asyncio.get_running_loop().time()
         is_changed = (budgets, restarts) != self._seen
         if not budgets or (not is_changed and now_mono_s < self._due_mono_s):

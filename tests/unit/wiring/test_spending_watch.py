@@ -59,4 +59,8 @@ async def test_workers_are_told_of_declared_budgets_only_and_at_once(tmp_path) -
     for _ in range(3):
         await watch.look()
     assert [[(one.name, one.unit, one.nanos) for one in spent] for spent in told] == [[("t", Unit.BUDGET_PER_DAY, 5)]]
+    await watch.look(plan_of(tenants={"t": {"budget": {"per_day": 1, "per_month": 1}}}))
+    assert {one.unit for one in told[-1]} == {Unit.BUDGET_PER_DAY, Unit.BUDGET_PER_MONTH}, (
+        "of a plan that is coming, too"
+    )
     database.close()

@@ -15,6 +15,7 @@ import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from headrace.declaration.gateway_plan import GatewayPlan
+from headrace.declaration.tenancy_plan import TenancyPlan
 from headrace.domain.endpoint import EndpointState
 from headrace.domain.miss_status import MissStatus
 from headrace.domain.operator_error import OperatorError
@@ -72,6 +73,8 @@ class GatewayWorkers:
     on_change: Callable[[], None]
     before_restart: Callable[[], Awaitable[None]] | None = None
     """Brings what a worker must be told up to date, before one takes the place of another that died."""
+    before_limits: Callable[[TenancyPlan], Awaitable[None]] | None = None
+    """Brings what workers know of spending up to date, before a plan with other limits is in force."""
     worker_count: int = 1
     module: Sequence[str] = ("-m", "headrace.gateway")
     plan: GatewayPlan | None = None
@@ -124,6 +127,9 @@ class GatewayWorkers:
 
     async def configure(self, plan: GatewayPlan) -> str | None:
         """Make every worker adopt `plan`; the answer says why none has."""
+        if self.before_limits is not None and self.plan is not None and plan.tenancy != self.plan.tenancy:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.before_limits(plan.tenancy), PREPARE_S)
         async with self._change:
             before, self.plan = self.plan, plan
             raw = _raw(plan)

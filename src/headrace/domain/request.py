@@ -4,6 +4,22 @@ from enum import StrEnum
 
 import msgspec
 
+from headrace.domain.errors import ErrorCode, RequestError
+from headrace.domain.undecodable import UNDECODABLE
+
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw] | None).decode
+
+
+def members_of(text: bytes | msgspec.Raw) -> dict[str, msgspec.Raw] | None:
+    """Cut a part of a body that was read at entry already; nested as deeply as it may be, there may be less room now.
+
+    Raises: RequestError INVALID_REQUEST.
+    """
+    try:
+        return _decode_members(text)
+    except UNDECODABLE as error:
+        raise RequestError(ErrorCode.INVALID_REQUEST, "the body is nested too deeply") from error
+
 
 class ApiDialect(StrEnum):
     """Which public API a request speaks. The value is what logs and the ledger show."""
@@ -126,7 +142,7 @@ class InferenceRequest(msgspec.Struct, kw_only=True):
     def body_for(self, served_model: str, *, asks_usage: bool) -> bytes:
         """Return the body for an endpoint: untouched bytes wherever nothing must change.
 
-        `asks_usage`: put `stream_options.include_usage` in, where the caller left it out.
+        `asks_usage`: put `stream_options.include_usage` in, where the caller left it out. Raises: as `members_of`.
         """
         asks_usage = asks_usage and self.is_stream and self.adds_usage
         if served_model == self.requested_model:
@@ -138,7 +154,7 @@ class InferenceRequest(msgspec.Struct, kw_only=True):
         fields["model"] = msgspec.Raw(msgspec.json.encode(served_model))
         if asks_usage:
             given = fields.get("stream_options", b"null")
-            options: dict[str, msgspec.Raw] = msgspec.json.decode(given, type=dict[str, msgspec.Raw] | None) or {}
+            options = members_of(given) or {}
             options["include_usage"] = msgspec.Raw(b"true")
             fields["stream_options"] = msgspec.Raw(msgspec.json.encode(options))
         return msgspec.json.encode(fields)
@@ -153,7 +169,7 @@ class InferenceRequest(msgspec.Struct, kw_only=True):
         body = self.body_for(served_model, asks_usage=asks_usage)
         if rewrite is None and salt is None:
             return body
-        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        fields = members_of(body) or {}
         if rewrite is not None:
             fields = {name: value for name, value in fields.items() if name not in rewrite.dropped} | rewrite.added
         if salt is not None:

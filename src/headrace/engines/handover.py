@@ -14,7 +14,7 @@ from typing import Protocol, cast, runtime_checkable
 import msgspec
 
 from headrace.domain.endpoint import EngineKind
-from headrace.domain.request import ApiDialect
+from headrace.domain.request import ApiDialect, members_of
 
 
 class TensorRule(StrEnum):
@@ -48,10 +48,10 @@ class LegRequest:
     """A path of the engine's own: `fields` alone are the body. None: the caller's path and body."""
 
     def body(self, callers: bytes) -> bytes:
-        """Return the body to send. Raises: msgspec.MsgspecError, where the caller's is no JSON object."""
+        """Return the body to send. Raises: as `members_of`."""
         if self.path is not None:
             return msgspec.json.encode(dict(self.fields))
-        members: dict[str, object] = dict(msgspec.json.decode(callers, type=dict[str, msgspec.Raw]))
+        members: dict[str, object] = dict(members_of(callers) or {})
         for name in self.dropped:
             members.pop(name, None)
         members.update(self.fields)

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from headrace.domain.errors import ErrorCode, RequestError
 from headrace.domain.request import OUTPUT_LIMIT_FIELDS, ApiDialect, InferenceRequest
 from headrace.gateway.endpoints.serving import output_limit_aliases
 
@@ -80,3 +81,12 @@ def test_an_output_limit_is_put_in_under_the_name_the_caller_uses(body: bytes, d
 def test_every_engines_name_for_the_output_limit_is_known() -> None:
     """A limit that went in under one name must not be bypassed under another."""
     assert set(OUTPUT_LIMIT_FIELDS) == output_limit_aliases()
+
+
+def test_options_nested_too_deeply_are_the_callers_fault() -> None:
+    """What went in just so at entry may not fit where usage is asked for: 400, and no bug of ours."""
+    request = request_of(b'{"model":"m","stream":true}')
+    request.fields = request.fields | {"stream_options": msgspec.Raw(b'{"a":' + b"[" * 3000 + b"]" * 3000 + b"}")}
+    with pytest.raises(RequestError) as caught:
+        request.body_for("m", asks_usage=True)
+    assert caught.value.code is ErrorCode.INVALID_REQUEST

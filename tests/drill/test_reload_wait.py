@@ -27,7 +27,7 @@ def test_a_reload_is_foretold_and_waited_for(instance: Instance) -> None:
     assert "pool chat: chat/1 would start; chat/0 would end" in foretold.stdout
     assert list(instance.engine_pids()) == ["chat/0"]
 
-    done = instance.run("reload", "--wait", "--timeout", "60", "--json")
+    done = instance.run("reload", "--wait", "--timeout-s", "60", "--json")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)["data"]
     assert report["pools"] == [{"pool": "chat", "starts": ["chat/1"], "ends": ["chat/0"]}]

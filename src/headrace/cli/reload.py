@@ -41,12 +41,12 @@ WaitOption = Annotated[
 TimeoutOption = Annotated[
     float,
     typer.Option(
-        "--timeout-s", "--timeout", min=1, metavar="S", help="Longest wait of --wait and of --upgrade, seconds."
+        "--timeout-s", min=1, metavar="S", help="Longest wait of --wait and of --upgrade, seconds."
     ),
 ]
 
 
-@app.command(epilog="Example: headrace reload --dry-run && headrace reload --wait --timeout 600")
+@app.command(epilog="Example: headrace reload --dry-run && headrace reload --wait --timeout-s 600")
 def reload(
     config: ReloadedOption = None,
     is_upgrade: UpgradeOption = False,

@@ -333,3 +333,19 @@ def _rss_bytes(gateway: RunningGateway) -> int:
     assert gateway.process is not None
     pages = Path(f"/proc/{gateway.process.pid}/statm").read_text().split()[1]
     return int(pages) * 4096
+
+
+@pytest.mark.parametrize("limit", ["body_fields", "body_values"])
+async def test_one_odd_body_costs_nobody_else_anything(tmp_path: Path, engine: ScriptedEngine, limit: str) -> None:
+    """Half a million fields or messages are refused by the limit's name; the connection and the neighbours go on."""
+    async with limited(tmp_path, engine) as gateway:
+        count = 300 if limit == "body_fields" else 500_000
+        fields = ",".join(f'"f{number}":{{}}' for number in range(count))
+        odd = f'{{"model":"m","messages":[],{fields}}}'.encode()
+        async with RawClient(gateway.port) as client:
+            await client.send(post(odd, gateway.key))
+            refused = await client.answer()
+            assert (refused.status, refused.code) == (400, "invalid_request")
+            assert f"gateway.limits.{limit}" in refused.body.decode()
+            await client.send(post(chat("hi"), gateway.key))
+            assert (await client.answer()).status == 200

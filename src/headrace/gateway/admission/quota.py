@@ -240,7 +240,9 @@ class Quota:
         if len(self._tickets) >= self._limit:
             message = f"the gateway has {len(self._tickets)} requests in work, its limit (gateway.limits.in_flight)"
             raise RequestError(ErrorCode.SATURATED, message)
-        choices = choices_of(request) if "n" in request.fields or request.dialect is COMPLETIONS else 1
+        fields = request.fields
+        counts = "n" in fields or "best_of" in fields or request.dialect is COMPLETIONS
+        choices = choices_of(request) if counts else 1
         limit = request.output_limit_tokens
         output_tokens = self._expected_output(request, purse, choices) if limit is None else limit * choices
         if output_tokens > MOST_OUTPUT_TOKENS:
@@ -390,15 +392,13 @@ class Quota:
 
 
 def choices_of(request: InferenceRequest) -> int:
-    """How many answers the request asks for: `n`, of each prompt where completions are asked for with several.
+    """How many answers the request asks for: `n` or `best_of`, of each prompt of completions.
 
     What is no number was refused at the entry.
     """
     fields = request.fields
-    choices = _number(fields.get("n"))
-    if request.dialect is COMPLETIONS:
-        choices = max(choices, _number(fields.get("best_of"))) * _prompts(fields.get("prompt"))
-    return choices
+    choices = max(_number(fields.get("n")), _number(fields.get("best_of")))
+    return choices * _prompts(fields.get("prompt")) if request.dialect is COMPLETIONS else choices
 
 
 def _number(raw: msgspec.Raw | None) -> int:

@@ -31,7 +31,7 @@ class BodyBounds:
     def check_values(self, body: bytes) -> None:
         """Before the body is decoded. Raises: RequestError INVALID_REQUEST.
 
-        1. A body of so few bytes has no room for more: nearly all end here.
+        1. A body of so few bytes has no room for more.
         2. Nor has one with so few brackets and commas, wherever they stand: long texts and pictures end here.
         3. What stands inside of strings does not count.
         """
@@ -44,11 +44,10 @@ class BodyBounds:
             )
             raise RequestError(ErrorCode.INVALID_REQUEST, message)
 
-    def check_fields(self, count: int) -> None:
-        """Raises: RequestError INVALID_REQUEST."""
-        if count > self.fields:
-            message = (
-                f"the body has {count} top-level fields; {self.fields} are the most that are taken "
-                "(gateway.limits.body_fields)"
-            )
-            raise RequestError(ErrorCode.INVALID_REQUEST, message)
+    def too_many_fields(self, count: int) -> RequestError:
+        """The refusal of a body with more than `fields` of them."""
+        message = (
+            f"the body has {count} top-level fields; {self.fields} are the most that are taken "
+            "(gateway.limits.body_fields)"
+        )
+        return RequestError(ErrorCode.INVALID_REQUEST, message)

@@ -121,12 +121,14 @@ class RequestReader:
         return known
 
     def _decode_fields(self, body: bytes) -> dict[str, msgspec.Raw]:
-        self._bounds.check_values(body)
+        if len(body) > self._bounds.values:  # no room for more otherwise: nearly all bodies
+            self._bounds.check_values(body)
         try:
             if not body.isascii():
                 body.decode()  # parsers skip what they are not asked for, and would let broken text through to engines
             fields = self._decode(body)
-            self._bounds.check_fields(len(fields))
+            if len(fields) > self._bounds.fields:
+                raise self._bounds.too_many_fields(len(fields))
             is_ambiguous = has_duplicate_keys(body, fields)
         except (msgspec.MsgspecError, ValueError) as error:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"the body is not a JSON object: {_reason(error)}") from None

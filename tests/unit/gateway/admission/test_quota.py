@@ -280,3 +280,36 @@ def test_what_was_spent_is_known_to_meters_that_come_later(meters: Callable[[], 
     with pytest.raises(RequestError) as refused:
         reserve(quota)
     assert refused.value.code is ErrorCode.QUOTA_EXHAUSTED
+
+
+@pytest.mark.parametrize("dialect", [ApiDialect.CHAT_COMPLETIONS, ApiDialect.COMPLETIONS])
+def test_best_of_counts_as_so_many_answers_on_any_api(dialect: ApiDialect) -> None:
+    """Some engines compute them for a chat as well: a cap on answers is not passed by another name."""
+    quota = quota_of(tenant={"limits": {"per_request": {"choices": 4}}})
+    assert quota.reserve(CALLER, request_of(dialect=dialect, fields={"best_of": 4}), NOW_S) is not None
+    with pytest.raises(RequestError, match="asks for 5 choices"):
+        quota.reserve(CALLER, request_of(dialect=dialect, fields={"best_of": 5}), NOW_S)
+
+
+@pytest.mark.parametrize("name", ["n", "best_of"])
+def test_more_output_than_can_be_counted_is_refused(name: str) -> None:
+    """Answers times tokens is bounded too, with speeds, limits and prices: no sum overflows."""
+    tenant = {"limits": {"gpu_seconds_per_min": 1000}, "budget": {"per_day": 5}}
+    quota = quota_of({"rates": RATES}, tenant=tenant, prices=PRICES)
+    with pytest.raises(RequestError) as refused:
+        quota.reserve(CALLER, request_of(limit=2**31 - 1, fields={name: 2**31 - 1}), NOW_S)
+    assert (refused.value.code, refused.value.param) == (ErrorCode.INVALID_REQUEST, "n")
+    with pytest.raises(RequestError) as refused:
+        quota.reserve(CALLER, request_of(limit=2**31 - 1, fields={name: 500}), NOW_S)
+    assert refused.value.code is not ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("prompt", "count"), [("a", 1), (["a", "b"], 2), ([1, 2, 3], 1), ([[1], [2, 3], [4]], 3), ([], 1), (["a"], 1)]
+)
+def test_each_prompt_of_a_completion_is_answered(prompt: object, count: int) -> None:
+    """Texts and lists of tokens are counted, a list of tokens is one."""
+    quota = quota_of(tenant={"limits": {"per_request": {"choices": 3}}})
+    ticket = quota.reserve(CALLER, request_of(dialect=ApiDialect.COMPLETIONS, fields={"prompt": prompt}), NOW_S)
+    assert ticket is not None
+    assert ticket.choices == count

@@ -26,6 +26,10 @@ def judged(body: bytes) -> bool:
         '{"é":1,"\\u00e9":2}'.encode(),
         b'{"":1,"":2}',
         b'{"a":{"x":1},"a":[]}',
+        b'{ "a":12,"a":1}',
+        b'{ "a":1,"a":12}',
+        b'{ "a":1, "b":2, "\\u0061":1}',
+        b'{ "x":"%b","a":1,"a":1}' % (b"y" * 10_000),
     ],
 )
 def test_a_second_occurrence_is_found(body: bytes) -> None:
@@ -43,6 +47,8 @@ def test_a_second_occurrence_is_found(body: bytes) -> None:
         b'{"a":"{\\"a\\":1,\\"a\\":2}"}',
         '{"é":1,"e":2}'.encode(),
         b'{"a":1,"A":2}',
+        b'\n{ "a" : [ 1 , 2 ] , "b":"\\"}" ,"c\\n": true }\t',
+        b' { "x" : "%b" , "a" : 1 } ' % (b"y" * 10_000),
     ],
 )
 def test_what_comes_once_passes(body: bytes) -> None:

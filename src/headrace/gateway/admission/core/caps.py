@@ -86,5 +86,5 @@ def _count_images(node: Any) -> int:
             count += isinstance(kind, str) and kind in _IMAGE_TYPES
             left += parts.values()
         elif isinstance(one, list):
-            left += cast("list[Any]", one)
+            left += [inner for inner in cast("list[Any]", one) if isinstance(inner, dict | list)]
     return count

@@ -217,3 +217,25 @@ async def test_keys_of_a_tenant_that_nobody_declares_are_pointed_out(api):
     rows = {row["name"]: row for row in (await api.local.get(TENANTS)).json()["data"]}
     assert (rows["search"]["managed_by"], rows["search"]["active_keys"]) == ("nobody", 1)
     assert (rows["team-b"]["managed_by"], rows["team-b"]["place"]) == ("file", f"{api.operations.config}:8")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("PATCH", f"{TENANTS}/search"),
+        ("POST", TENANTS),
+        ("PATCH", "/api/v1/keys/nobody"),
+        ("POST", "/api/v1/keys"),
+        ("POST", "/api/v1/route/explain"),
+        ("POST", "/api/v1/reload"),
+        ("POST", f"{TENANTS}/search/suspend"),
+    ],
+)
+async def test_a_body_nested_too_deeply_is_its_senders_fault(api, method: str, path: str):
+    """However deep, and whoever reads it: refused or not to be found, never a bug of headrace's."""
+    await made(api)
+    for depth in (50, 200, 300, 450, 700, 900, 970, 990, 1200, 3000):
+        deep = b'{"a":' * depth + b"1" + b"}" * depth
+        content = b'{"name":"deep","tenant":%b,"section":%b,"limits":%b}' % (deep, deep, deep)
+        answer = await api.local.request(method, path, content=content)
+        assert answer.status_code in (400, 404), answer.text

@@ -40,9 +40,7 @@ WaitOption = Annotated[
 ]
 TimeoutOption = Annotated[
     float,
-    typer.Option(
-        "--timeout-s", min=1, metavar="S", help="Longest wait of --wait and of --upgrade, seconds."
-    ),
+    typer.Option("--timeout-s", min=1, metavar="S", help="Longest wait of --wait and of --upgrade, seconds."),
 ]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.harness.handover_parts import HandoverParts, half
 from tests.harness.polling import until
-from tests.harness.simulated_engine import DRIVERS, serving, simulated
+from tests.harness.simulated_engine import DRIVERS, MODEL, serving, simulated
 
 from headrace.engines.kv_shape import KvShape
 from headrace.engines.simulated.config import DialectKind, EngineConfig, Role
@@ -38,7 +38,10 @@ async def watched(dialect: DialectKind, url: str) -> AsyncGenerator[HandoverPart
     """A prefill engine at `url` and a decode engine that nobody answers for, probed and read."""
     kind = DRIVERS[dialect].value
     slots: dict[str, Any] = {"folder": "/nowhere"} if dialect is DialectKind.LLAMACPP else {}
-    parts = HandoverParts({"p": half(kind, "prefill", url, **slots), "d": half(kind, "decode", NOWHERE, **slots)})
+    named = {"served_model": MODEL}
+    parts = HandoverParts(
+        {"p": half(kind, "prefill", url, pool=named, **slots), "d": half(kind, "decode", NOWHERE, **slots)}
+    )
     tasks = [
         asyncio.create_task(each)  # noqa: TID251 # of the test
         for each in (Prober(parts.directory).run(), LoadReader(parts.directory, lambda _, __: None).run())

@@ -164,10 +164,10 @@ def test_a_database_stopped_midway_is_caught_up_with(tmp_path, postgres_server):
         try:
             _append(journal, range(5000, 9000))
             journal.flush()
-            _wait_until(lambda: (report := find_backlog(backlog)) is not None and bool(report.error), "it is reported")
-            report = find_backlog(backlog)
-            assert report is not None
-            assert report.waiting_bytes > 0
+            _wait_until(
+                lambda: (report := find_backlog(backlog)) is not None and report.error and report.waiting_bytes > 0,
+                "it is reported, with what waits",
+            )
         finally:
             postgres_server.start()
         _append(journal, range(9000, 10_000))

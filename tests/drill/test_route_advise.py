@@ -29,7 +29,7 @@ def declare(instance: Instance, prefill: SimulatedProcess, decode: SimulatedProc
     instance.declaration["pools"] = {
         "prefill": pool_of(prefill.url, disaggregation={"role": "prefill"}, handover=handover),
         "decode": pool_of(decode.url, disaggregation={"role": "decode"}, handover=handover),
-        "alone": pool_of(decode.url) | {"model": "other"},
+        "alone": pool_of(decode.url, served_model=MODEL) | {"model": "other"},
     }
     instance.write()
 

@@ -80,16 +80,16 @@ class SimulatedProcess:
         self.log_path = folder / f"engine-{self.port}.log"
         self.process: subprocess.Popen[bytes] | None = None
         self.arguments: tuple[str, ...] = (
-            *("--dialect", dialect.value, "--served-model-name", self.served_model, "--port", str(self.port)),
+            *("--dialect", dialect.value, "--served-model-name", self.served_model),
             *("--step-ms", str(step_ms), "--context-tokens", str(self.context_tokens), "--load-s", "0.3"),
             *arguments,
         )
 
     async def start(self) -> None:
+        command = [sys.executable, "-m", "headrace", "sim", "engine", *self.arguments, "--port", str(self.port)]
         with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(  # noqa: ASYNC220 # it returns at once, and outlives event loops
-                [sys.executable, "-m", "headrace", "sim", "engine", *self.arguments], stdout=log, stderr=log
-            )
+            # It returns at once, and outlives event loops.
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)  # noqa: ASYNC220
 
     async def terminate(self) -> None:
         assert self.process is not None

@@ -112,7 +112,7 @@ def _run(router: str, trace: Sequence[TracedRequest], shape: FleetShape, folder:
     prompts = Prompts(shape.model)
     plan = [(request.at_s / shape.time_scale, prompts.body(number, request)) for number, request in enumerate(trace)]
     with running_fleet(shape) as ports:
-        running = start_router(router, ports, shape.model, folder)
+        running = start_router(router, ports, shape.model, folder, shape.time_scale)
         try:
             samples = asyncio.run(replay(running.port, running.key, plan))
         finally:

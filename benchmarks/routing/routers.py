@@ -23,6 +23,8 @@ PEERS: dict[str, tuple[Requirement, tuple[str, ...]]] = {
     ),
     "smg": (Requirement(package="smg", version="1.13.0"), ("smg", "launch")),
 }
+PROBE_S = 2.0
+"""How often headrace asks its engines, where nothing is declared (docs/settings.md)."""
 DEFAULT_ROUTERS = (
     "headrace",
     "vllm-router:cache_aware",
@@ -44,15 +46,20 @@ pools:
     engine: vllm
     endpoints: [{endpoints}]
     first_token_timeout_s: 3000
+    probe: {{interval_s: {probe_s}}}
 tenants:
   bench: {{}}
 """
 
 
-def start_router(router: str, ports: list[int], model: str, folder: Path) -> Running:
-    """Start a router; it answers when this returns. Raises: BenchmarkError."""
+def start_router(router: str, ports: list[int], model: str, folder: Path, time_scale: float = 1.0) -> Running:
+    """Start a router; it answers when this returns. Raises: BenchmarkError.
+
+    `time_scale`: simulated seconds a second; headrace reads the engines' metrics as often in simulated time as it would
+    in real time. The peers' policies read none.
+    """
     if router == "headrace":
-        return _start_headrace(ports, model, folder)
+        return _start_headrace(ports, model, folder, PROBE_S / time_scale)
     kind, _, policy = ("vllm-router", "", "round_robin") if router == "round-robin" else router.partition(":")
     if kind not in PEERS or not policy:
         raise BenchmarkError(
@@ -75,13 +82,15 @@ def start_router(router: str, ports: list[int], model: str, folder: Path) -> Run
     return running
 
 
-def _start_headrace(ports: list[int], model: str, folder: Path) -> Running:
+def _start_headrace(ports: list[int], model: str, folder: Path, probe_s: float) -> Running:
     folder.mkdir(parents=True, exist_ok=True)
     program = Path(sys.executable).parent / "headrace"
     port = free_port()
     declaration = folder / "headrace.yaml"
     endpoints = ", ".join(f'"http://127.0.0.1:{each}"' for each in ports)
-    text = DECLARATION.format(port=port, control_port=free_port(), model=model, endpoints=endpoints)
+    text = DECLARATION.format(
+        port=port, control_port=free_port(), model=model, endpoints=endpoints, probe_s=f"{probe_s:.3g}"
+    )
     declaration.write_text(text)
     environment = {"HEADRACE_STATE_DIR": str(folder / "state"), "HEADRACE_CACHE_DIR": str(folder / "cache")}
     running = start_program(

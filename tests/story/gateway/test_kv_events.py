@@ -33,8 +33,7 @@ LONG = "The same long beginning of every prompt, so that it is worth finding aga
 @contextlib.asynccontextmanager
 async def telling(dialect: DialectKind = DialectKind.VLLM, **more: Any) -> AsyncIterator[tuple[str, Service]]:
     """A simulated engine with KV events on the ports that follow from its own: its URL, and itself."""
-    while (port := free_port()) >= 45_000:
-        pass
+    port = free_port(EVENT_PORT_OFFSET, REPLAY_PORT_OFFSET)
     at = {
         "endpoint": f"tcp://[::ffff:127.0.0.1]:{port + EVENT_PORT_OFFSET}",
         "replay_endpoint": f"tcp://[::ffff:127.0.0.1]:{port + REPLAY_PORT_OFFSET}",

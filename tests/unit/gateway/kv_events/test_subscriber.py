@@ -32,9 +32,7 @@ def settings_at(port: int, *, replays: bool = True) -> str:
 
 def engine_port() -> int:
     """A port whose derived ones are ports too."""
-    while (port := free_port()) >= 45_000:
-        pass
-    return port
+    return free_port(EVENT_PORT_OFFSET, REPLAY_PORT_OFFSET)
 
 
 @contextlib.asynccontextmanager

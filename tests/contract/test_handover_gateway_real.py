@@ -5,7 +5,7 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -154,7 +154,7 @@ async def test_two_real_engines_behind_the_gateway(tmp_path: Path):
                 for kind in KINDS:
                     await scene.check_fails(phase, kind, number)
                     number += 1
-            await check_files(scene, number)
+            await check_lost_file(scene, number + 1)
             await check_stopped(scene, number + 3)
             number += 4
         await scene.check_nothing_is_left()
@@ -188,27 +188,28 @@ async def check_load(scene: RealScene) -> None:
     assert await scene.counted('headrace_handovers_total{end="completed"') == before + 1
 
 
-async def check_files(scene: RealScene, number: int) -> None:
-    """The file is gone, or cut in half, when decode is to restore it."""
+async def check_lost_file(scene: RealScene, number: int) -> None:
+    """The file is gone when decode is to restore it."""
+    await check_spoilt(scene, number, lambda file: file.unlink())
 
-    def lose(phase: str) -> None:
+
+async def check_cut_file(scene: RealScene, number: int) -> None:
+    """The file is cut in half: now and then llama.cpp aborts at a later request of that slot, so this comes last."""
+    await check_spoilt(scene, number, lambda file: os.truncate(file, file.stat().st_size // 2))
+
+
+async def check_spoilt(scene: RealScene, number: int, spoil: Callable[[Path], None]) -> None:
+    def before_restore(phase: str) -> None:
         if phase == "restore":
-            next(scene.folder.iterdir()).unlink()
+            spoil(next(scene.folder.iterdir()))
 
-    def halve(phase: str) -> None:
-        if phase == "restore":
-            file = next(scene.folder.iterdir())
-            os.truncate(file, file.stat().st_size // 2)
-
-    for spoil in (lose, halve):
-        number += 1
-        body = asked(scene.model, number)
-        expected = await scene.whole(body)
-        before = await scene.counted("headrace_handover_fallbacks_total{")
-        scene.wires["decode"].before = spoil
-        await scene.check_text(body, expected, await scene.ask(body))
-        scene.wires["decode"].before = lambda _: None
-        assert await scene.counted("headrace_handover_fallbacks_total{") == before + 1
+    body = asked(scene.model, number)
+    expected = await scene.whole(body)
+    before = await scene.counted("headrace_handover_fallbacks_total{")
+    scene.wires["decode"].before = before_restore
+    await scene.check_text(body, expected, await scene.ask(body))
+    scene.wires["decode"].before = lambda _: None
+    assert await scene.counted("headrace_handover_fallbacks_total{") == before + 1
 
 
 async def check_stopped(scene: RealScene, number: int) -> None:
@@ -244,6 +245,7 @@ async def check_killed(scene: RealScene) -> None:
 
     body = asked(scene.model, 29)
     expected = await scene.whole(body)
+    await check_cut_file(scene, 28)
     scene.wires["decode"].before = kill
     begun = monotonic()
     text = await scene.ask(body)

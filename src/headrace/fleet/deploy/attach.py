@@ -8,9 +8,7 @@ import httpx
 
 from headrace.engines.contract import ProbeReply
 from headrace.engines.detection import DETECTION_PATHS, Detected, detect
-
-MOST_ANSWER_BYTES = 4 << 20
-"""Of one answer; a longer one is not what these paths give."""
+from headrace.fleet.deploy.engine_questions import ask_url
 
 
 class EndpointUnreachableError(Exception):
@@ -60,13 +58,7 @@ def _not_an_engine(listing: ProbeReply) -> str:
 
 async def _ask(client: httpx.AsyncClient, url: str, reasons: list[str]) -> ProbeReply:
     try:
-        async with client.stream("GET", url) as answer:
-            body = bytearray()
-            async for piece in answer.aiter_bytes():
-                body += piece
-                if len(body) > MOST_ANSWER_BYTES:
-                    break
-            return ProbeReply(status=answer.status_code, body=bytes(body))
+        return await ask_url(client, url)
     except httpx.TimeoutException:
         reasons.append("no answer in time")
         return ProbeReply(status=None, is_timeout=True)

@@ -5,7 +5,6 @@ measured, and nothing is refused: a declaration is right or wrong whatever runs 
 """
 
 import asyncio
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -21,13 +20,7 @@ from headrace.engines.load import read_load
 from headrace.engines.pairs import fit_of
 from headrace.engines.registry import driver_for
 from headrace.engines.self_report import paths_of, read_self_report
-
-MOST_AT_ONCE = 32
-"""Engines that are asked at the same time."""
-MOST_ANSWER_BYTES = 4 << 20
-"""Of one answer; what is longer is not read."""
-ASK_S = 3.0
-"""All questions to one engine. Chosen: a healthy one answers at once, and a person waits for it."""
+from headrace.fleet.deploy.engine_questions import ASK_S, MOST_AT_ONCE, ask_url, pool_client
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,48 +66,27 @@ async def _look(halves: list[_Half]) -> tuple[HandoverFit, ...]:
 
 async def _told(half: _Half, gate: asyncio.Semaphore) -> KvShape | None:
     """What an engine says of itself; None: it does not answer."""
-    pool, kind = half.pool, half.pool.engine
-    headers = dict(pool.credentials.headers)
-    if pool.credentials.bearer is not None:
-        headers["authorization"] = f"Bearer {pool.credentials.bearer}"
-    extensions = {"sni_hostname": pool.tls.server_name} if pool.tls.server_name else {}
+    kind = half.pool.engine
     try:
-        async with (
-            gate,
-            asyncio.timeout(ASK_S),
-            httpx.AsyncClient(headers=headers, verify=_trust(pool), timeout=ASK_S, trust_env=False) as client,
-        ):
+        async with gate, asyncio.timeout(ASK_S), pool_client(half.pool) as client:
             reply = ProbeReply(status=None)
             for path in paths_of(kind):
-                reply = await _ask(client, half.url.rstrip("/") + path, extensions)
+                reply = await _ask(client, half, path)
                 if reply.status not in (404, 405):
                     break
-            return read_self_report(kind, reply, await _settings(client, half, extensions))
-    except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, OSError):
+            return read_self_report(kind, reply, await _settings(client, half))
+    except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, OSError, ValueError):
         return None
 
 
-async def _settings(client: httpx.AsyncClient, half: _Half, extensions: Mapping[str, str]) -> Mapping[str, str]:
+async def _settings(client: httpx.AsyncClient, half: _Half) -> Mapping[str, str]:
     """Labels of its page of metrics, where it has one that shows settings."""
     table = driver_for(half.pool.engine).metrics
     if table is None:
         return {}
-    page = await _ask(client, half.url.rstrip("/") + table.path, extensions)
+    page = await _ask(client, half, table.path)
     return read_load(page.body.decode("utf-8", "replace"), table).facts if page.status == 200 else {}
 
 
-async def _ask(client: httpx.AsyncClient, url: str, extensions: Mapping[str, str]) -> ProbeReply:
-    async with client.stream("GET", url, extensions=dict(extensions)) as answer:
-        body = bytearray()
-        async for piece in answer.aiter_bytes():
-            body += piece
-            if len(body) > MOST_ANSWER_BYTES:
-                break
-        return ProbeReply(status=answer.status_code, body=bytes(body))
-
-
-def _trust(pool: Pool) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=pool.tls.ca)
-    if pool.tls.certificate is not None:
-        context.load_cert_chain(pool.tls.certificate, pool.tls.key)
-    return context
+async def _ask(client: httpx.AsyncClient, half: _Half, path: str) -> ProbeReply:
+    return await ask_url(client, half.url.rstrip("/") + path, server_name=half.pool.tls.server_name)

@@ -4,7 +4,6 @@ Never more than a warning: engines come and go, and the gateway waits for those 
 """
 
 import asyncio
-import ssl
 from typing import NamedTuple
 
 import httpx
@@ -13,12 +12,9 @@ from headrace.declaration.model import Declaration, Pool
 from headrace.domain.endpoint import EngineKind
 from headrace.engines.contract import ProbeReply
 from headrace.engines.detection import detect
+from headrace.fleet.deploy.engine_questions import ASK_S, MOST_AT_ONCE, ask_url, pool_client
 from headrace.fleet.deploy.preflight.core.finding import Finding, ok, warn
 
-ASK_S = 3.0
-"""One engine. Chosen: a healthy one answers at once, and a person waits for it."""
-MOST_AT_ONCE = 32
-MOST_ANSWER_BYTES = 4 << 20
 LISTING = "/v1/models"
 SHOWN_NAMES = 5
 NAMELESS = (EngineKind.LLAMACPP,)
@@ -59,24 +55,8 @@ async def _ask(asked: _Asked, gate: asyncio.Semaphore) -> Finding:
 
 
 async def _listing(asked: _Asked) -> ProbeReply:
-    pool = asked.pool
-    trust = ssl.create_default_context(cafile=pool.tls.ca)
-    if pool.tls.certificate is not None:
-        trust.load_cert_chain(pool.tls.certificate, pool.tls.key, password="")
-    headers = dict(pool.credentials.headers)
-    if pool.credentials.bearer is not None:
-        headers["authorization"] = f"Bearer {pool.credentials.bearer}"
-    extensions = {"sni_hostname": pool.tls.server_name} if pool.tls.server_name else {}
-    async with (
-        httpx.AsyncClient(headers=headers, verify=trust, timeout=ASK_S, trust_env=False) as client,
-        client.stream("GET", asked.url.rstrip("/") + LISTING, extensions=extensions) as answer,
-    ):
-        body = bytearray()
-        async for piece in answer.aiter_bytes():
-            body += piece
-            if len(body) > MOST_ANSWER_BYTES:
-                break
-        return ProbeReply(status=answer.status_code, body=bytes(body))
+    async with pool_client(asked.pool) as client:
+        return await ask_url(client, asked.url.rstrip("/") + LISTING, server_name=asked.pool.tls.server_name)
 
 
 def _judge(asked: _Asked, reply: ProbeReply) -> Finding:

@@ -4,8 +4,9 @@ A limit comes from what is declared, corrected by what the engine says of itself
 none, and the engine is given all that comes.
 
 1. Declared: `queue.sequences`, else `batching.max_sequences`; of several workers each has its share.
-2. Learned: an engine that has requests waiting runs as many as it can; so many, and a few more, are its limit, until it
-   runs dry.
+2. Learned: an engine that has requests waiting runs as many as it can; so many, and a few more, are its limit, until
+   nothing waits there. With KV memory to spare, only requests that wait in several readings say so: one may only wait
+   for a long prompt ahead of it, which is over before the next reading.
 3. Others' requests at the same engine (other workers, other gateways) take their part away, while that is known: the
    least that several readings show, since one alone is a little older or younger than our own count beside it.
 """
@@ -20,6 +21,11 @@ SLACK_RATIO = 1 / 16
 """Requests beyond what a full engine runs, so that it never runs dry between two of our turns. Chosen."""
 READINGS = 3
 """Of so many readings the one with the fewest foreign requests counts. Chosen."""
+SCARCE_RATIO = 0.9
+"""KV memory used to this is what requests wait for. Chosen."""
+GROWTH_RATIO = 0.5
+"""How much a learned limit grows with each reading that shows nothing waiting though all of it is used: fast,
+since a limit learned too low holds back all, and one too high only what comes until the next reading. Chosen."""
 FULL_RATIO = 0.75
 CALM_RATIO = 0.25
 """An engine whose places are taken to FULL_RATIO is held up by generating, and prompts come one by one as places become
@@ -53,6 +59,8 @@ class Room:
         self.last: MeasuredLoad | None = None
         """The reading that counted last."""
         self._foreign: deque[int] = deque([0] * (READINGS - 1), maxlen=READINGS)
+        self._full: deque[int] = deque(maxlen=READINGS)
+        """What it ran in the last readings, while in each of them requests waited."""
         self.adopt(declared)
 
     def adopt(self, declared: DeclaredRoom) -> None:
@@ -81,6 +89,7 @@ class Room:
     def went_stale(self) -> None:
         """The engine says nothing any more: back to what is declared, and our own counts."""
         self._learned = self.last = None
+        self._full.clear()
         self._foreign.extend([0] * (READINGS - 1))
         self._set(self._declared.share)
 
@@ -89,9 +98,16 @@ class Room:
         if running is None or waiting is None:
             return
         if waiting > 0 and running >= 1:
-            self._learned = _with_slack(int(running))
-        elif self._learned is not None and reading.in_flight >= self._learned:
-            self._learned = _with_slack(self._learned)  # it is full of ours and nothing waits: it could do more
+            self._full.append(int(running))
+            kv_used = reading.kv_utilization_ratio
+            if kv_used is None or kv_used >= SCARCE_RATIO:
+                self._learned = _with_slack(int(running))
+            elif len(self._full) == READINGS:
+                self._learned = _with_slack(max(self._full))
+            return
+        self._full.clear()
+        if self._learned is not None and max(reading.in_flight, running) >= self._learned:
+            self._learned += max(1, ceil(self._learned * GROWTH_RATIO))
 
     def _set(self, sequences: int | None) -> None:
         load, declared = self._load, self._declared

@@ -7,12 +7,14 @@ from headrace.gateway.admission.core.room import READINGS, DeclaredRoom, Room, h
 from headrace.gateway.endpoints.load import Claim, EndpointLoad, MeasuredLoad
 
 
-def reading(running: float | None, waiting: float | None = 0.0, *, ours: int = 0) -> MeasuredLoad:
+def reading(
+    running: float | None, waiting: float | None = 0.0, *, ours: int = 0, kv: float | None = None
+) -> MeasuredLoad:
     return MeasuredLoad(
         at_mono_s=0.0,
         running=running,
         waiting=waiting,
-        kv_utilization_ratio=None,
+        kv_utilization_ratio=kv,
         kv_capacity_tokens=None,
         in_flight=ours,
     )
@@ -48,15 +50,46 @@ def test_an_engine_with_a_queue_shows_how_much_it_runs():
     assert (load.sequences_limit, load.has_limit) == (51, True)
 
 
+def test_one_request_behind_a_long_prompt_is_no_full_engine():
+    """With KV memory to spare, what waits once waits for a prompt ahead of it; what keeps waiting has no place."""
+    load = EndpointLoad()
+    room = Room(load, DeclaredRoom())
+    for running in (12.0, 14.0, 13.0):
+        room.measured(reading(running, 2.0, ours=16, kv=0.3))
+        room.measured(reading(running + 2, 0.0, ours=16, kv=0.3))
+    assert load.sequences_limit is None
+    for running in (46.0, 48.0, 47.0):
+        assert load.sequences_limit is None
+        room.measured(reading(running, 20.0, ours=68, kv=0.3))
+    assert load.sequences_limit == 51
+
+
+def test_an_engine_out_of_kv_memory_is_full_at_once():
+    """Where KV memory is what requests wait for, the first reading says how many fit."""
+    load = EndpointLoad()
+    Room(load, DeclaredRoom()).measured(reading(48.0, 20.0, ours=68, kv=0.97))
+    assert load.sequences_limit == 51
+
+
 def test_a_learned_limit_grows_again_while_the_engine_keeps_up():
-    """When all that may be sent is running and nothing waits, more is sent; when we send less, nothing is changed."""
+    """When all that may be sent is running and nothing waits, half as much more is; if we send less, nothing changes."""
     load = EndpointLoad()
     room = Room(load, DeclaredRoom())
     room.measured(reading(48.0, 20.0, ours=68))
     room.measured(reading(20.0, 0.0, ours=20))
     assert load.sequences_limit == 51
     room.measured(reading(51.0, 0.0, ours=51))
-    assert load.sequences_limit == 54
+    assert load.sequences_limit == 77
+
+
+def test_a_limit_that_workers_share_grows_too():
+    """An engine that runs all it may, half of it another worker's, and has nothing waiting, is given more."""
+    load = EndpointLoad()
+    room = Room(load, DeclaredRoom(workers=2))
+    room.measured(reading(48.0, 20.0, ours=34))
+    assert load.sequences_limit == 34
+    room.measured(reading(52.0, 0.0, ours=26))
+    assert load.sequences_limit == 39
 
 
 def test_less_than_declared_is_given_to_an_engine_that_cannot_do_it():

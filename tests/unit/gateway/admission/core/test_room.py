@@ -72,7 +72,7 @@ def test_an_engine_out_of_kv_memory_is_full_at_once():
 
 
 def test_a_learned_limit_grows_again_while_the_engine_keeps_up():
-    """When all that may be sent is running and nothing waits, half as much more is; if we send less, nothing changes."""
+    """When all that may be sent is running and nothing waits, half as much more is sent."""
     load = EndpointLoad()
     room = Room(load, DeclaredRoom())
     room.measured(reading(48.0, 20.0, ours=68))

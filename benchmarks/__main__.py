@@ -6,6 +6,7 @@ thousand streams.
 
 import argparse
 import shutil
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -153,7 +154,12 @@ def _deliver(run: Run, results: Results, *, json_file: Path | None, is_publishin
     return 0
 
 
+def _stop(number: int, frame: object) -> None:
+    raise KeyboardInterrupt  # so that whatever was started is stopped, as with Ctrl-C
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _stop)
     try:
         sys.exit(main(sys.argv[1:]))
     except BenchmarkError as problem:

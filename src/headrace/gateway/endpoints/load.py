@@ -23,6 +23,8 @@ class MeasuredLoad:
     kv_capacity_tokens: float | None
     in_flight: int
     """Ours, at that moment: the rest of what it runs is other gateways' and workers'."""
+    ended: int = 0
+    """Ours that have ended there, ever."""
 
     @property
     def foreign(self) -> int:
@@ -36,6 +38,7 @@ class EndpointLoad:
     """Counts of one endpoint. Units: tokens, as estimated at entry. Concurrency: event loop only."""
 
     __slots__ = (
+        "ended",
         "fresh_for_s",
         "has_limit",
         "held_limit_tokens",
@@ -57,6 +60,8 @@ class EndpointLoad:
         """Those requests."""
         self.held_tokens = 0
         """Input and output tokens, so far, of requests whose first token has come."""
+        self.ended = 0
+        """Attempts that have ended, however."""
         self.miss_ratio = 1.0
         """Share of prompt tokens that the engine had to compute lately, the rest came from its prefix cache."""
         self.measured: MeasuredLoad | None = None
@@ -144,6 +149,7 @@ class Claim:
         """The attempt has ended, however. Called once."""
         place, load = self.place, self.place.load
         place.in_flight -= 1
+        load.ended += 1
         if self.is_prefilling:
             load.prefilling -= 1
             load.prefill_tokens -= self.input_tokens

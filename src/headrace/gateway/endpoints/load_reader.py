@@ -89,6 +89,7 @@ def _keep(endpoint: Endpoint, found: EngineLoad, before: EngineLoad | None, now_
         kv_utilization_ratio=found.kv_utilization_ratio,
         kv_capacity_tokens=found.values.get(Purpose.KV_CAPACITY),
         in_flight=endpoint.in_flight,
+        ended=load.ended,
     )
     load.miss_ratio = miss_ratio(found, before, load.miss_ratio)
 

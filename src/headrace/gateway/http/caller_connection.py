@@ -16,6 +16,7 @@ import structlog
 
 from headrace.declaration.gateway_plan import LimitsPlan
 from headrace.domain.errors import ErrorCode, RequestError
+from headrace.gateway.http.direct_writer import writer_of
 from headrace.gateway.http.exchange import Exchange, Inlet, Surroundings
 from headrace.gateway.http.wire import CONTINUE
 
@@ -96,7 +97,7 @@ class CallerConnection(asyncio.Protocol):
         self._loop = loop
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
         self.write: Callable[[bytes], None] = _write_nothing
-        """Send bytes of the current answer: the transport's own method, once there is one."""
+        """Send bytes of the current answer, once there is a transport."""
         self._parser = httptools.HttpRequestParser(self)
         self._phase = IDLE
         self._deadline_mono_s = 0.0
@@ -127,7 +128,7 @@ class CallerConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self.write = self._transport.write
+        self.write = writer_of(self._transport)
         self._transport.set_write_buffer_limits(high=self.service.limits.write_buffer_bytes)
         if not self.service.connection_opened(self):
             self.abort()

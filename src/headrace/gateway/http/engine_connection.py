@@ -10,6 +10,8 @@ from typing import Protocol, cast
 
 import httptools
 
+from headrace.gateway.http.direct_writer import writer_of
+
 BARE_BYTES = 65536
 """Longest stretch of an answer without any of its body: its head and interim answers, its trailer, the frames of its
 chunks. Together with one read, which the system bounds. Chosen as the callers' default, `gateway.limits.header_bytes`.
@@ -46,6 +48,9 @@ class AnswerReader(Protocol):
         ...
 
 
+def _write_nothing(_: bytes) -> None: ...
+
+
 class EngineConnection(asyncio.Protocol):
     """Transport side of one engine connection; one answer at a time."""
 
@@ -55,6 +60,7 @@ class EngineConnection(asyncio.Protocol):
         self._on_free = on_free
         self._on_lost = on_lost
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
+        self._write: Callable[[bytes], None] = _write_nothing
         self._chunks: list[bytes] = []
         self._headers: dict[bytes, bytes] = {}
         # The parser's callbacks for each header and each piece of the body: collected without any Python in between.
@@ -80,10 +86,9 @@ class EngineConnection(asyncio.Protocol):
         self._bare_bytes = 0
         self._is_begun = self._is_complete = self._ends_with_connection = False
         if len(body) < 65536:
-            self._transport.write(head + body)
+            self._write(head + body)
         else:
-            self._transport.write(head)
-            self._transport.write(body)
+            self._transport.writelines((head, body))
 
     def pause(self) -> None:
         """Stop reading: the caller is slower than the engine."""
@@ -110,6 +115,7 @@ class EngineConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._write = writer_of(self._transport)
 
     def data_received(self, data: bytes) -> None:
         reader = self._reader

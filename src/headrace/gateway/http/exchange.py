@@ -108,6 +108,8 @@ class Exchange:
     """Set where the request was refused before it was complete."""
     is_done: bool = False
     is_streaming: bool = False
+    stream_head: bytes = b""
+    """Head of a streamed answer that goes out with the first events: one packet, one call of the system."""
     source: AnswerSource | None = None
     inlet: Inlet | None = None
     """Set by whoever judged the head, where the body is not to be held in memory."""
@@ -135,7 +137,7 @@ class Exchange:
         self._finish(connection, b"%b%b\r\n%b" % (start, headers, body), closes=closes)
 
     def begin_stream(self, headers: bytes) -> None:
-        """Send the head of a streamed answer: the status can no longer change."""
+        """Begin a streamed answer: the status can no longer change. Its head goes out with what is sent next."""
         connection = self.connection
         if connection is None or self.is_done or self.is_streaming:
             return
@@ -147,20 +149,23 @@ class Exchange:
         surroundings = connection.surroundings
         if self.closes or surroundings.is_draining:
             headers += CLOSE
-        connection.write(b"%b%b\r\n" % (surroundings.date.ok, headers))
+        self.stream_head = b"%b%b\r\n" % (surroundings.date.ok, headers)
 
     def send(self, events: bytes) -> None:
         """Send whole events of a stream."""
         connection = self.connection
         if connection is not None and events and not self.is_done:
-            connection.write(CHUNK % (len(events), events) if self.is_chunkable else events)
+            piece = CHUNK % (len(events), events) if self.is_chunkable else events
+            if self.stream_head:
+                piece, self.stream_head = self.stream_head + piece, b""
+            connection.write(piece)
 
     def end_stream(self) -> None:
         """End a streamed answer cleanly."""
         connection = self.connection
         if connection is not None and not self.is_done:
             closes = self.closes or connection.surroundings.is_draining
-            self._finish(connection, LAST_CHUNK if self.is_chunkable else b"", closes=closes)
+            self._finish(connection, self.stream_head + (LAST_CHUNK if self.is_chunkable else b""), closes=closes)
 
     def detach(self) -> None:
         """Forget the connection; called when it is gone."""

@@ -18,7 +18,10 @@ from math import ceil
 from headrace.gateway.endpoints.load import EndpointLoad, MeasuredLoad, Place
 
 SLACK_RATIO = 1 / 16
-"""Requests beyond what a full engine runs, so that it never runs dry between two of our turns. Chosen."""
+SLACK_S = 0.25
+"""Requests beyond what a full engine runs: a few, and as many as it ends in so long. Were there fewer, an engine whose
+limit is the prompts of a step would compute them one by one, and what it runs would never show how much it can.
+Chosen: what a newcomer waits behind them."""
 READINGS = 3
 """Of so many readings the one with the fewest foreign requests counts. Chosen."""
 SCARCE_RATIO = 0.9
@@ -70,10 +73,10 @@ class Room:
 
     def measured(self, reading: MeasuredLoad) -> None:
         """Correct the limit by a fresh reading."""
-        self.last = reading
+        before, self.last = self.last, reading
         self._foreign.append(reading.foreign)
         declared = self._declared
-        self._learn(reading)
+        self._learn(reading, before)
         known = [each for each in (declared.sequences, self._learned) if each is not None]
         if not known:
             self._set(None)
@@ -93,7 +96,7 @@ class Room:
         self._foreign.extend([0] * (READINGS - 1))
         self._set(self._declared.share)
 
-    def _learn(self, reading: MeasuredLoad) -> None:
+    def _learn(self, reading: MeasuredLoad, before: MeasuredLoad | None) -> None:
         running, waiting = reading.running, reading.waiting
         if running is None or waiting is None:
             return
@@ -101,9 +104,9 @@ class Room:
             self._full.append(int(running))
             kv_used = reading.kv_utilization_ratio
             if kv_used is None or kv_used >= SCARCE_RATIO:
-                self._learned = _with_slack(int(running))
+                self._learned = int(running) + _slack(running, reading, before)
             elif len(self._full) == READINGS:
-                self._learned = _with_slack(max(self._full))
+                self._learned = max(self._full) + _slack(running, reading, before)
             return
         self._full.clear()
         if self._learned is not None and max(reading.in_flight, running) >= self._learned:
@@ -120,8 +123,12 @@ class Room:
         return f"Room({self._declared}, learned={self._learned}, now={self._load.sequences_limit})"
 
 
-def _with_slack(sequences: int) -> int:
-    return sequences + max(1, round(sequences * SLACK_RATIO))
+def _slack(running: float, reading: MeasuredLoad, before: MeasuredLoad | None) -> int:
+    """Requests that may wait in an engine that runs so many."""
+    least = max(1, round(running * SLACK_RATIO))
+    if before is None or reading.at_mono_s <= before.at_mono_s:
+        return least
+    return max(least, round((reading.ended - before.ended) / (reading.at_mono_s - before.at_mono_s) * SLACK_S))
 
 
 def headroom_of(limit: int, ratio: float) -> int:

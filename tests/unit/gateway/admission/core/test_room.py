@@ -8,15 +8,22 @@ from headrace.gateway.endpoints.load import Claim, EndpointLoad, MeasuredLoad
 
 
 def reading(
-    running: float | None, waiting: float | None = 0.0, *, ours: int = 0, kv: float | None = None
+    running: float | None,
+    waiting: float | None = 0.0,
+    *,
+    ours: int = 0,
+    kv: float | None = None,
+    at_s: float = 0.0,
+    ended: int = 0,
 ) -> MeasuredLoad:
     return MeasuredLoad(
-        at_mono_s=0.0,
+        at_mono_s=at_s,
         running=running,
         waiting=waiting,
         kv_utilization_ratio=kv,
         kv_capacity_tokens=None,
         in_flight=ours,
+        ended=ended,
     )
 
 
@@ -69,6 +76,15 @@ def test_an_engine_out_of_kv_memory_is_full_at_once():
     load = EndpointLoad()
     Room(load, DeclaredRoom()).measured(reading(48.0, 20.0, ours=68, kv=0.97))
     assert load.sequences_limit == 51
+
+
+def test_an_engine_that_ends_many_keeps_as_many_waiting_as_it_ends_in_a_quarter_second():
+    """Twenty a second may have five waiting: it fills its steps with prompts, and a newcomer waits no longer for it."""
+    load = EndpointLoad()
+    room = Room(load, DeclaredRoom())
+    for second in range(READINGS):
+        room.measured(reading(12.0, 20.0, ours=32, kv=0.3, at_s=second, ended=20 * second))
+    assert load.sequences_limit == 17
 
 
 def test_a_learned_limit_grows_again_while_the_engine_keeps_up():

@@ -4,6 +4,7 @@ Own counts are exact and always there; the engine's numbers are late and may sto
 the own ones while they are fresh (PAINS 23). Read by admission (room) and routing (scores).
 """
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -28,17 +29,24 @@ class MeasuredLoad:
 
     @property
     def foreign(self) -> int:
-        """Requests at the engine that are not ours; 0 where that is not known."""
+        """Requests at the engine that are not ours, by this page and our own count, which is a little younger; 0 where
+        that is not known. `EndpointLoad.foreign` is what to believe."""
         if self.running is None:
             return 0
         return max(0, int(self.running + (self.waiting or 0.0)) - self.in_flight)
+
+
+READINGS = 3
+"""Of so many readings the one with the fewest foreign requests counts. Chosen."""
 
 
 class EndpointLoad:
     """Counts of one endpoint. Units: tokens, as estimated at entry. Concurrency: event loop only."""
 
     __slots__ = (
+        "_foreign",
         "ended",
+        "foreign",
         "fresh_for_s",
         "has_limit",
         "held_limit_tokens",
@@ -65,6 +73,10 @@ class EndpointLoad:
         self.miss_ratio = 1.0
         """Share of prompt tokens that the engine had to compute lately, the rest came from its prefix cache."""
         self.measured: MeasuredLoad | None = None
+        self.foreign = 0
+        """Requests there that are not ours: the fewest that the last readings show, since what ended while the page was
+        on its way looks like somebody else's."""
+        self._foreign: deque[int] = deque([0] * (READINGS - 1), maxlen=READINGS)
         self.fresh_for_s = 0.0
         self.settings: Mapping[str, str] = {}
         """What the engine's page shows of its settings, by label; empty where nothing, or not read yet."""
@@ -76,6 +88,17 @@ class EndpointLoad:
         self.held_limit_tokens: int | None = None
         self.listener: Freed | None = None
         """Told when room may have come, while somebody waits for it."""
+
+    def note(self, measured: MeasuredLoad) -> None:
+        """Keep a reading."""
+        self.measured = measured
+        self._foreign.append(measured.foreign)
+        self.foreign = min(self._foreign)
+
+    def went_stale(self) -> None:
+        """The engine says nothing any more."""
+        self.foreign = 0
+        self._foreign.extend([0] * (READINGS - 1))
 
     def fresh(self, now_mono_s: float) -> MeasuredLoad | None:
         """Return the engine's last numbers, unless they are too old to be believed."""

@@ -82,14 +82,16 @@ def _keep(endpoint: Endpoint, found: EngineLoad, before: EngineLoad | None, now_
     load.settings = found.facts
     if found.running is None and found.waiting is None and found.kv_utilization_ratio is None:
         return
-    load.measured = MeasuredLoad(
-        at_mono_s=now_mono_s,
-        running=found.running,
-        waiting=found.waiting,
-        kv_utilization_ratio=found.kv_utilization_ratio,
-        kv_capacity_tokens=found.values.get(Purpose.KV_CAPACITY),
-        in_flight=endpoint.in_flight,
-        ended=load.ended,
+    load.note(
+        MeasuredLoad(
+            at_mono_s=now_mono_s,
+            running=found.running,
+            waiting=found.waiting,
+            kv_utilization_ratio=found.kv_utilization_ratio,
+            kv_capacity_tokens=found.values.get(Purpose.KV_CAPACITY),
+            in_flight=endpoint.in_flight,
+            ended=load.ended,
+        )
     )
     load.miss_ratio = miss_ratio(found, before, load.miss_ratio)
 

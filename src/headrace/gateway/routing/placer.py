@@ -182,7 +182,7 @@ class Placer:
             if candidate.shelf.unnamed:
                 self.index.age(candidate.shelf)
             measured = endpoint.load.fresh(now_mono_s)
-            candidate.foreign = 0 if measured is None else measured.foreign
+            candidate.foreign = 0 if measured is None else endpoint.load.foreign
             model = self._models.get(endpoint.plan.model)
             if model is not None:
                 kv_tokens = measured.kv_capacity_tokens if measured is not None else None

@@ -59,7 +59,8 @@ def test_stale_numbers_are_no_numbers():
     load = EndpointLoad()
     assert load.fresh(0.0) is None
     assert load.age_s(0.0) is None
-    load.measured, load.fresh_for_s = measured(10.0, running=3), 6.0
+    load.note(measured(10.0, running=3))
+    load.fresh_for_s = 6.0
     assert load.fresh(16.0) is load.measured
     assert load.fresh(16.1) is None
     assert load.age_s(30.0) == 20.0
@@ -70,3 +71,16 @@ def test_foreign_requests_are_what_is_not_ours():
     assert measured(0.0, running=5, waiting=2, in_flight=4).foreign == 3
     assert measured(0.0, running=1, in_flight=4).foreign == 0
     assert measured(0.0, running=None, waiting=9).foreign == 0
+
+
+def test_foreign_requests_are_believed_once_several_readings_show_them():
+    """What has just ended looks like others' work on one page: the fewest of three readings count, none of old ones."""
+    load = EndpointLoad()
+    shown = []
+    for running in (9, 6, 7, 4, 8):
+        load.note(measured(0.0, running=running, in_flight=4))
+        shown.append(load.foreign)
+    assert shown == [0, 0, 2, 0, 0]
+    load.went_stale()
+    load.note(measured(0.0, running=9, in_flight=4))
+    assert load.foreign == 0

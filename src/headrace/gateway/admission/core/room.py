@@ -7,23 +7,20 @@ none, and the engine is given all that comes.
 2. Learned: an engine that has requests waiting runs as many as it can; so many, and a few more, are its limit, until
    nothing waits there. With KV memory to spare, only requests that wait in several readings say so: one may only wait
    for a long prompt ahead of it, which is over before the next reading.
-3. Others' requests at the same engine (other workers, other gateways) take their part away, while that is known: the
-   least that several readings show, since one alone is a little older or younger than our own count beside it.
+3. Others' requests at the same engine (other workers, other gateways) take their part away, while that is known.
 """
 
 from collections import deque
 from dataclasses import dataclass
 from math import ceil
 
-from headrace.gateway.endpoints.load import EndpointLoad, MeasuredLoad, Place
+from headrace.gateway.endpoints.load import READINGS, EndpointLoad, MeasuredLoad, Place
 
 SLACK_RATIO = 1 / 16
 SLACK_S = 0.25
 """Requests beyond what a full engine runs: a few, and as many as it ends in so long. Were there fewer, an engine whose
 limit is the prompts of a step would compute them one by one, and what it runs would never show how much it can.
 Chosen: what a newcomer waits behind them."""
-READINGS = 3
-"""Of so many readings the one with the fewest foreign requests counts. Chosen."""
 SCARCE_RATIO = 0.9
 """KV memory used to this is what requests wait for. Chosen."""
 GROWTH_RATIO = 0.5
@@ -61,7 +58,6 @@ class Room:
         self._declared = declared
         self.last: MeasuredLoad | None = None
         """The reading that counted last."""
-        self._foreign: deque[int] = deque([0] * (READINGS - 1), maxlen=READINGS)
         self._full: deque[int] = deque(maxlen=READINGS)
         """What it ran in the last readings, while in each of them requests waited."""
         self.adopt(declared)
@@ -74,7 +70,6 @@ class Room:
     def measured(self, reading: MeasuredLoad) -> None:
         """Correct the limit by a fresh reading."""
         before, self.last = self.last, reading
-        self._foreign.append(reading.foreign)
         declared = self._declared
         self._learn(reading, before)
         known = [each for each in (declared.sequences, self._learned) if each is not None]
@@ -83,7 +78,7 @@ class Room:
             return
         whole = min(known)
         if declared.workers == 1:
-            self._set(max(1, whole - min(self._foreign)))
+            self._set(max(1, whole - self._load.foreign))
             return
         share = max(1, ceil(whole / declared.workers))
         free = whole - reading.in_flight - reading.foreign  # what is lent must be there: the latest counts
@@ -93,7 +88,7 @@ class Room:
         """The engine says nothing any more: back to what is declared, and our own counts."""
         self._learned = self.last = None
         self._full.clear()
-        self._foreign.extend([0] * (READINGS - 1))
+        self._load.went_stale()
         self._set(self._declared.share)
 
     def _learn(self, reading: MeasuredLoad, before: MeasuredLoad | None) -> None:

@@ -3,8 +3,8 @@
 import pytest
 from tests.harness.places import FakePlace
 
-from headrace.gateway.admission.core.room import READINGS, DeclaredRoom, Room, has_room, headroom_of
-from headrace.gateway.endpoints.load import Claim, EndpointLoad, MeasuredLoad
+from headrace.gateway.admission.core.room import DeclaredRoom, Room, has_room, headroom_of
+from headrace.gateway.endpoints.load import READINGS, Claim, EndpointLoad, MeasuredLoad
 
 
 def reading(
@@ -27,6 +27,11 @@ def reading(
     )
 
 
+def tell(load: EndpointLoad, room: Room, shown: MeasuredLoad) -> None:
+    load.note(shown)
+    room.measured(shown)
+
+
 def ask(place: FakePlace, tokens: int = 10, *, light: bool = False, contended: bool = True, ratio: float = 0.0) -> bool:
     return has_room(place, tokens, light, contended, ratio)
 
@@ -36,8 +41,8 @@ def test_nothing_known_is_no_limit():
     load = EndpointLoad()
     room = Room(load, DeclaredRoom())
     assert (load.sequences_limit, load.has_limit) == (None, False)
-    room.measured(reading(500.0, 0.0, ours=500))
-    room.measured(reading(None, None, ours=500))
+    tell(load, room, reading(500.0, 0.0, ours=500))
+    tell(load, room, reading(None, None, ours=500))
     assert (load.sequences_limit, load.has_limit) == (None, False)
 
 
@@ -53,7 +58,7 @@ def test_an_engine_with_a_queue_shows_how_much_it_runs():
     """Requests waiting in an engine mean that it is full: it is given no more than it runs, and a little."""
     load = EndpointLoad()
     room = Room(load, DeclaredRoom())
-    room.measured(reading(48.0, 20.0, ours=68))
+    tell(load, room, reading(48.0, 20.0, ours=68))
     assert (load.sequences_limit, load.has_limit) == (51, True)
 
 
@@ -62,19 +67,19 @@ def test_one_request_behind_a_long_prompt_is_no_full_engine():
     load = EndpointLoad()
     room = Room(load, DeclaredRoom())
     for running in (12.0, 14.0, 13.0):
-        room.measured(reading(running, 2.0, ours=16, kv=0.3))
-        room.measured(reading(running + 2, 0.0, ours=16, kv=0.3))
+        tell(load, room, reading(running, 2.0, ours=16, kv=0.3))
+        tell(load, room, reading(running + 2, 0.0, ours=16, kv=0.3))
     assert load.sequences_limit is None
     for running in (46.0, 48.0, 47.0):
         assert load.sequences_limit is None
-        room.measured(reading(running, 20.0, ours=68, kv=0.3))
+        tell(load, room, reading(running, 20.0, ours=68, kv=0.3))
     assert load.sequences_limit == 51
 
 
 def test_an_engine_out_of_kv_memory_is_full_at_once():
     """Where KV memory is what requests wait for, the first reading says how many fit."""
     load = EndpointLoad()
-    Room(load, DeclaredRoom()).measured(reading(48.0, 20.0, ours=68, kv=0.97))
+    tell(load, Room(load, DeclaredRoom()), reading(48.0, 20.0, ours=68, kv=0.97))
     assert load.sequences_limit == 51
 
 
@@ -83,7 +88,7 @@ def test_an_engine_that_ends_many_keeps_as_many_waiting_as_it_ends_in_a_quarter_
     load = EndpointLoad()
     room = Room(load, DeclaredRoom())
     for second in range(READINGS):
-        room.measured(reading(12.0, 20.0, ours=32, kv=0.3, at_s=second, ended=20 * second))
+        tell(load, room, reading(12.0, 20.0, ours=32, kv=0.3, at_s=second, ended=20 * second))
     assert load.sequences_limit == 17
 
 
@@ -91,10 +96,10 @@ def test_a_learned_limit_grows_again_while_the_engine_keeps_up():
     """When all that may be sent is running and nothing waits, half as much more is sent."""
     load = EndpointLoad()
     room = Room(load, DeclaredRoom())
-    room.measured(reading(48.0, 20.0, ours=68))
-    room.measured(reading(20.0, 0.0, ours=20))
+    tell(load, room, reading(48.0, 20.0, ours=68))
+    tell(load, room, reading(20.0, 0.0, ours=20))
     assert load.sequences_limit == 51
-    room.measured(reading(51.0, 0.0, ours=51))
+    tell(load, room, reading(51.0, 0.0, ours=51))
     assert load.sequences_limit == 77
 
 
@@ -102,9 +107,9 @@ def test_a_limit_that_workers_share_grows_too():
     """An engine that runs all it may, half of it another worker's, and has nothing waiting, is given more."""
     load = EndpointLoad()
     room = Room(load, DeclaredRoom(workers=2))
-    room.measured(reading(48.0, 20.0, ours=34))
+    tell(load, room, reading(48.0, 20.0, ours=34))
     assert load.sequences_limit == 34
-    room.measured(reading(52.0, 0.0, ours=26))
+    tell(load, room, reading(52.0, 0.0, ours=26))
     assert load.sequences_limit == 39
 
 
@@ -112,7 +117,7 @@ def test_less_than_declared_is_given_to_an_engine_that_cannot_do_it():
     """An engine out of KV memory that runs 10 of its declared 64 is given about 10."""
     load = EndpointLoad()
     room = Room(load, DeclaredRoom(sequences=64))
-    room.measured(reading(10.0, 5.0, ours=15))
+    tell(load, room, reading(10.0, 5.0, ours=15))
     assert load.sequences_limit == 11
 
 
@@ -121,10 +126,10 @@ def test_others_requests_take_their_part():
     load = EndpointLoad()
     room = Room(load, DeclaredRoom(sequences=8))
     for _ in range(READINGS):
-        room.measured(reading(5.0, ours=2))
+        tell(load, room, reading(5.0, ours=2))
     assert load.sequences_limit == 5
     for _ in range(READINGS):
-        room.measured(reading(8.0, ours=0))
+        tell(load, room, reading(8.0, ours=0))
     assert load.sequences_limit == 1
 
 
@@ -132,9 +137,9 @@ def test_one_reading_that_does_not_fit_our_count_changes_nothing():
     """A page is a little older than our own count beside it: what it shows too much of once is not others' work."""
     load = EndpointLoad()
     room = Room(load, DeclaredRoom(sequences=8))
-    room.measured(reading(8.0, ours=5))
-    room.measured(reading(5.0, ours=8))
-    room.measured(reading(8.0, ours=6))
+    tell(load, room, reading(8.0, ours=5))
+    tell(load, room, reading(5.0, ours=8))
+    tell(load, room, reading(8.0, ours=6))
     assert load.sequences_limit == 8
 
 
@@ -142,11 +147,11 @@ def test_a_worker_borrows_what_the_others_leave_free():
     """With two workers, an idle engine's free places are halved between them, never below a worker's own share."""
     load = EndpointLoad()
     room = Room(load, DeclaredRoom(sequences=64, workers=2))
-    room.measured(reading(32.0, ours=32))
+    tell(load, room, reading(32.0, ours=32))
     assert load.sequences_limit == 48
-    room.measured(reading(64.0, ours=40))
+    tell(load, room, reading(64.0, ours=40))
     assert load.sequences_limit == 40
-    room.measured(reading(64.0, ours=10))
+    tell(load, room, reading(64.0, ours=10))
     assert load.sequences_limit == 32
 
 
@@ -155,12 +160,12 @@ def test_stale_numbers_leave_what_is_declared():
     load = EndpointLoad()
     room = Room(load, DeclaredRoom(sequences=64))
     for _ in range(READINGS):
-        room.measured(reading(64.0, 3.0, ours=10))
+        tell(load, room, reading(64.0, 3.0, ours=10))
     assert load.sequences_limit == 7
     room.went_stale()
     assert load.sequences_limit == 64
     undeclared = Room(load, DeclaredRoom())
-    undeclared.measured(reading(4.0, 3.0, ours=7))
+    tell(load, undeclared, reading(4.0, 3.0, ours=7))
     undeclared.went_stale()
     assert (load.sequences_limit, load.has_limit) == (None, False)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from xxhash import xxh3_64_intdigest
 
 from headrace.gateway.routing.core.decision import View
-from headrace.gateway.routing.core.usual_costs import INTERFERENCE_RATIO
+from headrace.gateway.routing.core.usual_costs import INTERFERENCE_RATIO, NEIGHBOUR_RATIO
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class DecodeSlowdownScorer:
     kind = "decode-slowdown"
 
     def costs(self, view: View) -> list[float]:
-        twice_output = 2.0 * view.ask.output_tokens
+        twice_output = 2.0 * NEIGHBOUR_RATIO * view.ask.output_tokens
         return [
             candidate.pool.tpot.slope * (candidate.in_flight + candidate.foreign) * twice_output
             + INTERFERENCE_RATIO * pace_s * work * candidate.running

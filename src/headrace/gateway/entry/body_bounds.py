@@ -35,7 +35,7 @@ class BodyBounds:
         2. Nor has one with so few brackets and commas, wherever they stand: long texts and pictures end here.
         3. What stands inside of strings does not count.
         """
-        if len(body) <= self.values or len(body) - len(body.translate(None, b",{[")) <= self.values:
+        if len(body) <= self.values or _signs(body) <= self.values:
             return
         if re.compile(rb"(?:%b){%d}+" % (_VALUE, self.values + 1), re.DOTALL).match(body) is not None:
             message = (
@@ -51,3 +51,9 @@ class BodyBounds:
             "(gateway.limits.body_fields)"
         )
         return RequestError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _signs(body: bytes) -> int:
+    """Brackets and commas. Replacing them finds them with the C library's search, which passes over text that has few
+    of them twice as fast as `count`."""
+    return 3 * len(body) - sum([len(body.replace(sign, b"")) for sign in (b",", b"{", b"[")])

@@ -12,7 +12,7 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
 
@@ -74,7 +74,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--loads", type=_numbers, default=(0.7, 0.95), help="default 0.7,0.95")
     parser.add_argument("--seeds", type=lambda text: tuple(map(int, text.split(","))), default=(1, 2, 3))
     parser.add_argument("--trace", type=Path, default=TRACE, help="JSONL as Mooncake's, or CSV as Azure's")
-    parser.add_argument("--requests", type=int, help="only so many of the trace's first requests")
+    parser.add_argument(
+        "--requests", type=int, help="only the trace's first so many; of a CSV, seed N takes the Nth so many"
+    )
     parser.add_argument("--replicas", type=int, default=8)
     parser.add_argument("--model", default="llama-3.1-8b")
     parser.add_argument("--gpu", default="h100")
@@ -96,7 +98,11 @@ def _numbers(text: str) -> tuple[float, ...]:
 
 def _read(chosen: argparse.Namespace, *, seed: int) -> list[TracedRequest]:
     if chosen.trace.suffix == ".csv":
-        trace = read_azure(chosen.trace, requests=chosen.requests)
+        trace = read_azure(chosen.trace)
+        if seed and chosen.requests is not None:  # its clock is fine enough: a seed is another window of it
+            start = (seed - 1) * chosen.requests % len(trace)
+            trace = trace[start : start + chosen.requests]
+            trace = [replace(request, at_s=request.at_s - trace[0].at_s) for request in trace]
     else:
         trace = read_mooncake(chosen.trace, requests=chosen.requests, seed=seed)
     room = chosen.context_tokens - 64

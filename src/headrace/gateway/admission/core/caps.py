@@ -47,7 +47,7 @@ def check_caps(caps: RequestCaps, request: InferenceRequest, choices: int) -> No
                 f"tokens; per_request.context_tokens is {caps.context_tokens} for this key"
             )
             raise RequestError(ErrorCode.CONTEXT_TOO_LONG, message)
-    if caps.tools is not None and (tools := _length(request.fields.get("tools"))) > caps.tools:
+    if caps.tools is not None and (tools := _tools(request.fields)) > caps.tools:
         raise _over("tools", tools, caps.tools, param="tools")
     if caps.images is not None and (images := _images(request.fields)) > caps.images:
         raise _over("images", images, caps.images, param="messages")
@@ -58,9 +58,10 @@ def _over(name: str, asked: int, cap: int, *, param: str) -> RequestError:
     return RequestError(ErrorCode.INVALID_REQUEST, message, param=param)
 
 
-def _length(raw: msgspec.Raw | None) -> int:
-    value: object = None if raw is None else _read("tools", raw)
-    return len(cast("list[Any]", value)) if isinstance(value, list) else 0
+def _tools(fields: Mapping[str, msgspec.Raw]) -> int:
+    """`functions` is what tools were called once; engines that take them by name, in an object, get as many."""
+    given = [_read(name, fields[name]) for name in ("tools", "functions") if name in fields]
+    return sum([len(cast("list[Any]", tools)) for tools in given if isinstance(tools, list | dict)])
 
 
 def _read(name: str, raw: msgspec.Raw) -> Any:

@@ -41,6 +41,8 @@ def test_the_tightest_of_all_levels() -> None:
         (RequestCaps(output_tokens=2), lambda asked: (request_of(limit=asked), 1)),
         (RequestCaps(choices=2), lambda asked: (request_of(), asked)),
         (RequestCaps(tools=2), lambda asked: (request_of(tools=[{}] * asked), 1)),
+        (RequestCaps(tools=2), lambda asked: (request_of(tools={str(name): {} for name in range(asked)}), 1)),
+        (RequestCaps(tools=2), lambda asked: (request_of(tools=[{}], functions=[{}] * (asked - 1)), 1)),
         (RequestCaps(context_tokens=2), lambda asked: (request_of(estimated=asked), 1)),
         (RequestCaps(context_tokens=12), lambda asked: (request_of(estimated=asked, limit=10), 1)),
         (RequestCaps(images=2), lambda asked: (request_of(messages=[{"content": [{"type": "image_url"}] * asked}]), 1)),
@@ -70,7 +72,7 @@ def test_an_output_cap_counts_where_the_caller_gave_no_limit() -> None:
     assert refused.value.code is ErrorCode.CONTEXT_TOO_LONG
 
 
-def test_what_is_no_list_of_tools_is_left_to_the_engine() -> None:
+def test_what_holds_no_tools_is_left_to_the_engine() -> None:
     """Only what can be counted is."""
     check_caps(RequestCaps(tools=0, images=0), request_of(tools="none", messages="x"), 1)
 

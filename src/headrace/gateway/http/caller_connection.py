@@ -419,9 +419,7 @@ class CallerConnection(asyncio.Protocol):
 
     def _refuse(self, error: RequestError) -> None:
         """End the connection with an error for a request that is not complete and never will be."""
-        if (
-            self._phase is LINGER or self._phase is CLOSED
-        ):  # refused already: what the parser says of the rest is no news
+        if self._phase is LINGER or self._phase is CLOSED:  # refused already: the rest is no news
             return
         exchange = self._incoming or Exchange(self, b"GET", self._url.partition(b"?")[0], self._headers)
         exchange.error = error

@@ -52,10 +52,8 @@ def usual_totals(
     """
     all_work = input_tokens * (1.0 + 0.5 * input_tokens / ATTENTION_TOKENS)  # `prefill_work` of the whole prompt
     ttft_weight, prompt_weight = mix.ttft, mix.ttft + mix.work
-    beside_weight, neighbour_tokens = (
-        mix.slowdown * INTERFERENCE_RATIO,
-        2.0 * mix.slowdown * NEIGHBOUR_RATIO * output_tokens,
-    )
+    beside_weight = mix.slowdown * INTERFERENCE_RATIO
+    neighbour_tokens = 2.0 * mix.slowdown * NEIGHBOUR_RATIO * output_tokens
     totals: list[float] = []
     pool, slope_s, fixed_s, prompt_s, neighbour_s = None, 0.0, 0.0, 0.0, 0.0
     in_flight = busiest = 0

@@ -12,7 +12,7 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from random import Random
 
@@ -26,7 +26,7 @@ from benchmarks.routing.engines import FleetShape, running_fleet
 from benchmarks.routing.prompts import Prompts
 from benchmarks.routing.routers import DEFAULT_ROUTERS, start_router, version_of
 from benchmarks.routing.summary import RunFigures, sum_up, table, verdicts
-from headrace.rehearsal.routing_trace import TracedRequest, at_rate, read_azure, read_mooncake
+from headrace.rehearsal.routing_trace import TracedRequest, at_rate, from_its_start, read_azure, read_mooncake
 
 TRACE = Path(__file__).parent / "mooncake_1000.jsonl"
 
@@ -101,8 +101,7 @@ def _read(chosen: argparse.Namespace, *, seed: int) -> list[TracedRequest]:
         trace = read_azure(chosen.trace)
         if seed and chosen.requests is not None:  # its clock is fine enough: a seed is another window of it
             start = (seed - 1) * chosen.requests % len(trace)
-            trace = trace[start : start + chosen.requests]
-            trace = [replace(request, at_s=request.at_s - trace[0].at_s) for request in trace]
+            trace = from_its_start(trace[start : start + chosen.requests])
     else:
         trace = read_mooncake(chosen.trace, requests=chosen.requests, seed=seed)
     room = chosen.context_tokens - 64

@@ -14,6 +14,7 @@ from benchmarks.problem import BenchmarkError
 from benchmarks.running import START_S, Running, free_port, start_program, stopping_on_failure, wait_until_answering
 from benchmarks.targets.contract import KEY
 from benchmarks.targets.headrace import find_key
+from headrace.declaration.model import Probe
 
 PEERS: dict[str, tuple[Requirement, tuple[str, ...]]] = {
     "vllm-router": (Requirement(package="vllm-router", version="0.1.17"), ("vllm-router",)),
@@ -23,8 +24,6 @@ PEERS: dict[str, tuple[Requirement, tuple[str, ...]]] = {
     ),
     "smg": (Requirement(package="smg", version="1.13.0"), ("smg", "launch")),
 }
-PROBE_S = 2.0
-"""How often headrace asks its engines, where nothing is declared (docs/settings.md)."""
 DEFAULT_ROUTERS = (
     "headrace",
     "vllm-router:cache_aware",
@@ -59,7 +58,7 @@ def start_router(router: str, ports: list[int], model: str, folder: Path, time_s
     in real time. The peers' policies read none.
     """
     if router == "headrace":
-        return _start_headrace(ports, model, folder, PROBE_S / time_scale)
+        return _start_headrace(ports, model, folder, Probe().interval_s / time_scale)
     kind, _, policy = ("vllm-router", "", "round_robin") if router == "round-robin" else router.partition(":")
     if kind not in PEERS or not policy:
         raise BenchmarkError(

@@ -74,8 +74,13 @@ def read_azure(path: Path, *, requests: int | None = None) -> list[TracedRequest
                 )
             )
             block += whole
-    start_s = found[0].at_s if found else 0.0
-    return [replace(request, at_s=request.at_s - start_s) for request in found]
+    return from_its_start(found)
+
+
+def from_its_start(trace: Sequence[TracedRequest]) -> list[TracedRequest]:
+    """A trace, or a window of one, with its first request at 0."""
+    start_s = trace[0].at_s if trace else 0.0
+    return [replace(request, at_s=request.at_s - start_s) for request in trace]
 
 
 def _spread(trace: Sequence[TracedRequest], chance: Random) -> list[TracedRequest]:

@@ -16,7 +16,7 @@ import structlog
 
 from headrace.declaration.gateway_plan import LimitsPlan
 from headrace.domain.errors import ErrorCode, RequestError
-from headrace.gateway.http.direct_writer import writer_of
+from headrace.gateway.http.direct_writer import write_nothing, writer_of
 from headrace.gateway.http.exchange import Exchange, Inlet, Surroundings
 from headrace.gateway.http.wire import CONTINUE
 
@@ -86,9 +86,6 @@ NOT_SET = 0.0
 """A deadline that the next sweep sets: reading a clock for every answer would be dearer than a quarter second more."""
 
 
-def _write_nothing(_: bytes) -> None: ...
-
-
 class CallerConnection(asyncio.Protocol):
     """Transport side of one caller. Concurrency: event loop only."""
 
@@ -96,7 +93,7 @@ class CallerConnection(asyncio.Protocol):
         self.service = self.surroundings = service
         self._loop = loop
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
-        self.write: Callable[[bytes], None] = _write_nothing
+        self.write: Callable[[bytes], None] = write_nothing
         """Send bytes of the current answer, once there is a transport."""
         self._parser = httptools.HttpRequestParser(self)
         self._phase = IDLE

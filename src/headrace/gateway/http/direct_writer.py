@@ -17,6 +17,10 @@ def writer_of(transport: asyncio.Transport) -> Callable[[bytes], None]:
     return DirectWriter(transport, socket.fileno()).write
 
 
+def write_nothing(_: bytes) -> None:
+    """What a connection writes with before it has a transport."""
+
+
 class DirectWriter:
     """Bytes go out in the order of the calls: what the system does not take waits in the transport, and all after it.
 

@@ -10,7 +10,7 @@ from typing import Protocol, cast
 
 import httptools
 
-from headrace.gateway.http.direct_writer import writer_of
+from headrace.gateway.http.direct_writer import write_nothing, writer_of
 
 BARE_BYTES = 65536
 """Longest stretch of an answer without any of its body: its head and interim answers, its trailer, the frames of its
@@ -48,9 +48,6 @@ class AnswerReader(Protocol):
         ...
 
 
-def _write_nothing(_: bytes) -> None: ...
-
-
 class EngineConnection(asyncio.Protocol):
     """Transport side of one engine connection; one answer at a time."""
 
@@ -60,7 +57,7 @@ class EngineConnection(asyncio.Protocol):
         self._on_free = on_free
         self._on_lost = on_lost
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
-        self._write: Callable[[bytes], None] = _write_nothing
+        self._write: Callable[[bytes], None] = write_nothing
         self._chunks: list[bytes] = []
         self._headers: dict[bytes, bytes] = {}
         # The parser's callbacks for each header and each piece of the body: collected without any Python in between.

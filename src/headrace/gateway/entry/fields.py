@@ -20,6 +20,7 @@ from headrace.engines.constraint_reader import API_OF_FIELD
 from headrace.engines.contract import FieldRule
 from headrace.engines.dialects import CARRIERS, OWNED_PREFIXES
 from headrace.gateway.endpoints.serving import ServedModel, fields_with_rule
+from headrace.gateway.entry.caller_value import decoded_value
 
 _SAMPLING = "model stream temperature top_p metadata user safety_identifier service_tier prompt_cache_key".split()
 _CHAT = """audio frequency_penalty function_call functions logit_bias logprobs max_completion_tokens max_tokens messages
@@ -75,7 +76,7 @@ class FieldPolicy:
         for name in odd:
             if not self._is_shaped(name, dialect):
                 self._check_odd(name, fields[name], dialect, model)
-            elif name in CARRIERS and (hidden := self._find_owned(fields[name])):
+            elif name in CARRIERS and (hidden := self._find_owned(name, fields[name])):
                 raise _refusal(name, _hides(hidden))
         return any(self._is_shaped(name, dialect) for name in odd)
 
@@ -103,7 +104,7 @@ class FieldPolicy:
             reason = f"is not supported: {REFUSED[name]}"
         elif name in self._gated:
             reason = "is switched off here; an operator can allow it in gateway.fields.allow_gated"
-        elif hidden := self._find_owned(raw):
+        elif hidden := self._find_owned(name, raw):
             reason = _hides(hidden)
         elif self._refuses_unknown and not is_known:
             reason = f"is not a field of {dialect.value} that the engine of model {model.name!r} is known to understand"
@@ -111,21 +112,18 @@ class FieldPolicy:
             return
         raise _refusal(name, reason)
 
-    def _find_owned(self, raw: msgspec.Raw) -> str | None:
+    def _find_owned(self, name: str, raw: msgspec.Raw) -> str | None:
         """The first owned name at any depth of a value that headrace does not know, or that an engine hands on."""
         if memoryview(raw)[0] not in b"{[" or b"{" not in bytes(raw):  # names stand in objects alone
             return None
-        try:
-            pending: list[object] = [msgspec.json.decode(raw)]
-        except RecursionError:
-            raise RequestError(ErrorCode.INVALID_REQUEST, "the body is nested too deeply") from None
+        pending: list[object] = [decoded_value(raw, shown_name(name))]
         while pending:
             value = pending.pop()
             if isinstance(value, dict):
                 members = cast("dict[str, object]", value)
-                for name in members:
-                    if name in self._owned or name.startswith(OWNED_PREFIXES):
-                        return name
+                for member in members:
+                    if member in self._owned or member.startswith(OWNED_PREFIXES):
+                        return member
                 pending.extend(members.values())
             elif isinstance(value, list):
                 pending.extend(filter(_is_container, cast("list[object]", value)))

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from headrace.domain.errors import ErrorCode, RequestError
+from headrace.gateway.entry.caller_value import decoded_value
 from headrace.gateway.entry.plain_message import PlainMessage
 
 MEDIA_KEYS = frozenset({"image_url", "video_url", "audio_url", "input_audio", "file_url", "url"})
@@ -20,6 +21,8 @@ INLINE_KEYS = MEDIA_KEYS | {"file_data"}
 """Keys whose value may be a medium itself, as a data: URL."""
 _AMBIGUOUS = re.compile(r"[\\\x00-\x20\x7f]")
 """URL parsers disagree on these, so that the host checked here need not be the host an engine fetches from."""
+LONGEST_REFERENCE = 16384
+"""Characters of a URL. Chosen: twice what servers take, and taking thirty million of them apart takes half a second."""
 _OTHER_CONTENT = frozenset({"input", "system", "prompt"})
 
 
@@ -63,7 +66,7 @@ class MediaPolicy:
             for name in _OTHER_CONTENT.intersection(fields):
                 raw = fields[name]
                 if _is_nested(raw) and b"{" in bytes(raw):  # references stand in objects alone
-                    value = msgspec.json.decode(raw)
+                    value = decoded_value(raw, name)
                     self._search(value, name, content)
                     content.ends_with_assistants |= name == "input" and _ends_with_the_assistants(value)
         return content
@@ -83,12 +86,12 @@ class MediaPolicy:
         try:
             messages = _decode_messages(raw)
         except msgspec.ValidationError:  # no list of objects: the engine will say so, unless it hides something
-            self._search(msgspec.json.decode(raw), "messages", content)
+            self._search(decoded_value(raw, "messages"), "messages", content)
             return content
         for message in messages:
             for key, value in message.items():
                 if key in MEDIA_KEYS or _is_nested(value):
-                    self._search({key: msgspec.json.decode(value)}, "messages", content)
+                    self._search({key: decoded_value(value, "messages")}, "messages", content)
         content.ends_with_assistants = bool(messages) and messages[-1].get("role") == _ASSISTANT
         return content
 
@@ -110,6 +113,9 @@ class MediaPolicy:
                             self._check_reference(inner, field)
 
     def _check_reference(self, reference: str, field: str) -> None:
+        if len(reference) > LONGEST_REFERENCE:
+            message = f"a URL has {len(reference)} characters; {LONGEST_REFERENCE} are the most that are taken"
+            raise RequestError(ErrorCode.UNSUPPORTED_PARAMETER, message, param=field)
         try:
             url = urlsplit(reference)
             is_allowed = (

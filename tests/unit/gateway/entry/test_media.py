@@ -94,3 +94,10 @@ def test_inline_media_are_counted_where_engines_look_for_them() -> None:
     body = {"messages": [{"role": "user", "content": parts}, {"role": "user", "content": picture}]}
     content = MediaPolicy(()).check(fields_of(msgspec.json.encode(body)))
     assert (content.media, content.media_bytes) == (2, len(picture) + len(file))
+
+
+@pytest.mark.parametrize("sign", ["a", ":", "\u2100"])
+def test_a_reference_of_megabytes_is_not_taken_apart(sign: str) -> None:
+    """A URL longer than any server takes is refused for its length, whatever it holds."""
+    with pytest.raises(RequestError, match="characters; 16384 are the most"):
+        MediaPolicy(("good.example",)).check(with_image("http://good.example/" + sign * 16384))

@@ -224,3 +224,28 @@ def test_top_level_fields_are_bounded(count: int, passes: bool) -> None:
         assert len(read(body).fields) == 256
     else:
         assert "gateway.limits.body_fields" in refusal(body).message
+
+
+@pytest.mark.parametrize("number", [b"1e400", b"-1e999", b"9" * 5000])
+@pytest.mark.parametrize(
+    ("path", "field", "value"),
+    [
+        (b"/v1/chat/completions", "messages", b'[{"role":"user","content":[{"n":%b}]}]'),
+        (b"/v1/chat/completions", "messages", b'[{"role":"user","content":"x","n":[%b]}]'),
+        (b"/v1/chat/completions", "messages", b"[%b]"),
+        (b"/v1/chat/completions", "something_else", b'{"n":%b}'),
+        (b"/v1/responses", "input", b'[{"n":%b}]'),
+        (b"/v1/messages", "system", b'[{"n":%b}]'),
+    ],
+)
+def test_numbers_out_of_range_are_the_callers_fault(path: bytes, field: str, value: bytes, number: bytes) -> None:
+    """A number that nothing can hold is refused with its field's name, and is no bug of ours."""
+    refused = refusal(b'{"model":"m","%b":%b}' % (field.encode(), value % number), path)
+    assert (refused.code, refused.param) == (ErrorCode.INVALID_REQUEST, field)
+
+
+def test_a_name_that_would_take_long_is_refused() -> None:
+    """A field's name may have 1,024 characters, in a body long enough to have far longer ones."""
+    rest = {"x": "y" * 70_000}
+    assert read(body_with(**{"n" * 1024: 1}, **rest)).requested_model == "m"
+    assert refusal(msgspec.json.encode(body_with(**{"n" * 1025: 1}, **rest))).code is ErrorCode.INVALID_REQUEST

@@ -69,7 +69,8 @@ def _read(name: str, raw: msgspec.Raw) -> Any:
     try:
         return _decode(raw)
     except UNDECODABLE as error:
-        raise RequestError(ErrorCode.INVALID_REQUEST, f"field {name} is nested too deeply", param=name) from error
+        message = f"field {name} is nested too deeply, or holds a number out of range"
+        raise RequestError(ErrorCode.INVALID_REQUEST, message, param=name) from error
 
 
 def _images(fields: Mapping[str, msgspec.Raw]) -> int:

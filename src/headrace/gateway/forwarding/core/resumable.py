@@ -108,4 +108,7 @@ def _bar_of(name: str, value: Any) -> ResumeBar | None:
 
 def _is_greedy(fields: Fields) -> bool:
     raw = fields.get("temperature", _NULL)
-    return raw != _NULL and msgspec.json.decode(raw) == 0
+    try:
+        return raw != _NULL and msgspec.json.decode(raw) == 0
+    except UNDECODABLE:  # a number out of range, for one: the engine's to judge
+        return False

@@ -71,3 +71,9 @@ def test_every_bar_has_a_sentence() -> None:
 def test_what_is_nested_too_deeply_to_be_read_bars() -> None:
     """It is not known to survive either."""
     assert find_bar({"seed": msgspec.Raw(b"[" * 3000 + b"]" * 3000)}, allows_seeded=True) is ResumeBar.FIELD
+
+
+def test_a_temperature_that_cannot_be_read_is_not_greedy() -> None:
+    """A number out of range beside a seed bars the resume, and is no bug of ours."""
+    fields = {"seed": msgspec.Raw(b"1"), "temperature": msgspec.Raw(b"1e400")}
+    assert find_bar(fields, allows_seeded=False) is ResumeBar.SEED

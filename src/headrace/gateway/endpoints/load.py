@@ -57,6 +57,7 @@ class EndpointLoad:
         "prefill_limit_tokens",
         "prefill_tokens",
         "prefilling",
+        "restarts",
         "sequences_limit",
         "settings",
     )
@@ -80,6 +81,8 @@ class EndpointLoad:
         self.fresh_for_s = 0.0
         self.settings: Mapping[str, str] = {}
         """What the engine's page shows of its settings, by label; empty where nothing, or not read yet."""
+        self.restarts = 0
+        """How often its page looked like another process's: counters that began anew, other settings."""
         self.has_limit = False
         """False: nothing is known that would bound this endpoint, and admission asks no further."""
         self.sequences_limit: int | None = None

@@ -13,7 +13,7 @@ import structlog
 
 from headrace.engines.contract import ProbeReply
 from headrace.engines.load import EngineLoad, read_load
-from headrace.engines.metrics import Purpose
+from headrace.engines.metrics import MetricTable, MetricType, Purpose
 from headrace.gateway.endpoints.directory import EndpointDirectory
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.endpoints.load import FRESH_INTERVALS, MeasuredLoad
@@ -80,6 +80,8 @@ class LoadReader:
 def _keep(endpoint: Endpoint, found: EngineLoad, before: EngineLoad | None, now_mono_s: float) -> None:
     load = endpoint.load
     load.settings = found.facts
+    if before is not None and has_begun_anew(found, before, endpoint.driver.metrics):
+        load.restarts += 1
     if found.running is None and found.waiting is None and found.kv_utilization_ratio is None:
         return
     load.note(
@@ -94,6 +96,19 @@ def _keep(endpoint: Endpoint, found: EngineLoad, before: EngineLoad | None, now_
         )
     )
     load.miss_ratio = miss_ratio(found, before, load.miss_ratio)
+
+
+def has_begun_anew(found: EngineLoad, before: EngineLoad, table: MetricTable | None) -> bool:
+    """Whether the page is another process's than the one before: a count fell, or is there no more, or the settings
+    are others."""
+    if before.facts and found.facts and found.facts != before.facts:
+        return True
+    counted = () if table is None else table.metrics
+    return any(
+        found.values.get(metric.purpose, 0.0) < before.values.get(metric.purpose, 0.0)
+        for metric in counted
+        if metric.type is MetricType.COUNTER
+    )
 
 
 def miss_ratio(found: EngineLoad, before: EngineLoad | None, last: float) -> float:

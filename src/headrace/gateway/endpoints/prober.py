@@ -13,7 +13,7 @@ from headrace.gateway.endpoints.directory import EndpointDirectory
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.endpoints.listing import Listing
 from headrace.gateway.endpoints.questions import ask
-from headrace.gateway.endpoints.self_report import learn_shape
+from headrace.gateway.endpoints.self_report import Inquiry
 from headrace.gateway.tasks import keep
 
 RECONCILE_S = 0.2
@@ -52,14 +52,14 @@ class Prober:
             self._tasks.pop(endpoint).cancel()
 
     async def _probe_for_ever(self, endpoint: Endpoint) -> None:
-        timeouts, told_after, listing = 0, -1, Listing()
+        timeouts, inquiry, listing = 0, Inquiry(), Listing()
         while True:
             reply = await self.ask(endpoint)
             timeouts = timeouts + 1 if reply.is_timeout else 0
             if endpoint.driver.read_probe(reply) is ProbeVerdict.READY:
                 # Before it is used: it may have come back as another version, or with another model.
                 if _hands_over(endpoint):
-                    told_after = await learn_shape(endpoint, told_after)
+                    await inquiry.learn(endpoint)
                 if listing.is_due(endpoint) and await listing.look(endpoint):
                     self._directory.version += 1
             self._judge(endpoint, reply, timeouts)

@@ -20,6 +20,8 @@ _ESCAPE = re.compile(r"\\(.)")
 UNDEFINED = frozenset({"undefined", "None"})
 """Label values that mean nothing was said. TensorRT-LLM wrote the first, SGLang and vLLM write the second."""
 
+BEYOND = 2.0**63
+"""No engine counts so far: an infinite gauge, or two that add up to one, is a bug of its exporter."""
 LONGEST_LINE = 16_384
 """Characters; vLLM's line of settings has about 1,500. Longer ones are malformed."""
 
@@ -61,7 +63,7 @@ class EngineLoad:
     undefined: int = 0
     """Series of which a label was left undefined by the engine; their values count."""
     not_numbers: int = 0
-    """Values that were NaN; they count as not measured."""
+    """Values that were NaN, or beyond all counts; they count as not measured."""
 
     def total(self, purpose: Purpose) -> float | None:
         """Everything counted for `purpose`: some engines have a counter where others have a histogram."""
@@ -186,7 +188,7 @@ def _read(text: str, wanted: frozenset[str]) -> _Page:
         labels, value = sample
         if not UNDEFINED.isdisjoint(labels.values()) and not name.endswith("_info"):
             page.undefined += 1
-        if math.isnan(value):
+        if not abs(value) < BEYOND:
             page.not_numbers += 1
             continue
         series.setdefault(name, []).append((labels, value))

@@ -193,6 +193,9 @@ def test_what_is_not_on_the_page_is_not_measured_rather_than_zero() -> None:
     ("line", "malformed", "not_numbers"),
     [
         ("vllm:num_requests_running NaN", 0, 1),
+        ("vllm:num_requests_running +Inf", 0, 1),
+        ("vllm:num_requests_running 1e999", 0, 1),
+        ("vllm:num_requests_running -1e308", 0, 1),
         ("vllm:num_requests_running", 1, 0),
         ("vllm:num_requests_running{a=b} 1", 1, 0),
         ('vllm:num_requests_running{a="b" 1', 1, 0),

@@ -7,7 +7,8 @@ none, and the engine is given all that comes.
 2. Learned: an engine that has requests waiting runs as many as it can; so many, and a few more, are its limit, until
    nothing waits there. With KV memory to spare, only requests that wait in several readings say so: one may only wait
    for a long prompt ahead of it, which is over before the next reading.
-3. Others' requests at the same engine (other workers, other gateways) take their part away, while that is known.
+3. Others' requests at the same engine (other workers, other gateways) take their part away, while that is known: at
+   most OTHERS_RATIO of it, so that of two gateways none shuts the other out, and figures that are wrong do not either.
 """
 
 from collections import deque
@@ -26,6 +27,8 @@ SCARCE_RATIO = 0.9
 GROWTH_RATIO = 0.5
 """How much a learned limit grows with each reading that shows nothing waiting though all of it is used: fast,
 since a limit learned too low holds back all, and one too high only what comes until the next reading. Chosen."""
+OTHERS_RATIO = 0.5
+"""How much of an engine others' requests may take away. Chosen: a fair half for each of two gateways."""
 FULL_RATIO = 0.75
 CALM_RATIO = 0.25
 """An engine whose places are taken to FULL_RATIO is held up by generating, and prompts come one by one as places become
@@ -78,7 +81,7 @@ class Room:
             return
         whole = min(known)
         if declared.workers == 1:
-            self._set(max(1, whole - self._load.foreign))
+            self._set(max(1, ceil(whole * OTHERS_RATIO), whole - self._load.foreign))
             return
         share = max(1, ceil(whole / declared.workers))
         free = whole - reading.in_flight - reading.foreign  # what is lent must be there: the latest counts
@@ -97,15 +100,24 @@ class Room:
             return
         if waiting > 0 and running >= 1:
             self._full.append(int(running))
-            kv_used = reading.kv_utilization_ratio
-            if kv_used is None or kv_used >= SCARCE_RATIO:
-                self._learned = int(running) + _slack(running, reading, before)
-            elif len(self._full) == READINGS:
-                self._learned = max(self._full) + _slack(running, reading, before)
+            kv_used, most = reading.kv_utilization_ratio, int(running)
+            if kv_used is not None and kv_used < SCARCE_RATIO:
+                if len(self._full) < READINGS:
+                    return
+                most = max(self._full)
+            learned = most + _slack(running, reading, before)
+            if self._learned is None or learned >= self._learned or not self._only_ours_run(reading, running):
+                self._learned = learned
             return
         self._full.clear()
         if self._learned is not None and max(reading.in_flight, running) >= self._learned:
             self._learned += max(1, ceil(self._learned * GROWTH_RATIO))
+
+    def _only_ours_run(self, reading: MeasuredLoad, running: float) -> bool:
+        """Whether others' requests are said to wait where none of them runs, nor any of ours waits: the engine runs as
+        few as it is given, and a limit learned from that would sink from reading to reading.
+        """
+        return self._load.foreign > 0 and abs(running - reading.in_flight) <= max(1, round(running * SLACK_RATIO))
 
     def _set(self, sequences: int | None) -> None:
         load, declared = self._load, self._declared

@@ -122,7 +122,7 @@ def test_less_than_declared_is_given_to_an_engine_that_cannot_do_it():
 
 
 def test_others_requests_take_their_part():
-    """What others have sent to the same engine is not ours to fill, but one place always is."""
+    """What others have sent to the same engine is not ours to fill, but half of it always is."""
     load = EndpointLoad()
     room = Room(load, DeclaredRoom(sequences=8))
     for _ in range(READINGS):
@@ -130,7 +130,7 @@ def test_others_requests_take_their_part():
     assert load.sequences_limit == 5
     for _ in range(READINGS):
         tell(load, room, reading(8.0, ours=0))
-    assert load.sequences_limit == 1
+    assert load.sequences_limit == 4
 
 
 def test_one_reading_that_does_not_fit_our_count_changes_nothing():
@@ -141,6 +141,28 @@ def test_one_reading_that_does_not_fit_our_count_changes_nothing():
     tell(load, room, reading(5.0, ours=8))
     tell(load, room, reading(8.0, ours=6))
     assert load.sequences_limit == 8
+
+
+@pytest.mark.parametrize("declared", [None, 8])
+@pytest.mark.parametrize("kv", [None, 0.3, 1.0])
+def test_figures_that_are_wrong_never_cost_more_than_half(declared: int | None, kv: float | None):
+    """An engine of 8 places that always says that 1000 wait keeps at least 4, and never gets more than it runs."""
+    load = EndpointLoad()
+    room = Room(load, DeclaredRoom(sequences=declared))
+    sent = 24
+    for _ in range(100):
+        tell(load, room, reading(float(min(sent, 8)), 1000.0, ours=sent, kv=kv))
+        sent = min(24, load.sequences_limit or 24)
+    assert 4 <= sent <= 9
+
+
+def test_an_engine_short_of_memory_is_given_less_though_others_use_it_too():
+    """Where some of ours wait as well, what runs is what the engine can do, and the limit sinks."""
+    load = EndpointLoad()
+    room = Room(load, DeclaredRoom())
+    for running in (48.0, 40.0, 32.0):
+        tell(load, room, reading(running, 60.0 - running, ours=50, kv=1.0))
+    assert load.sequences_limit == 24
 
 
 def test_a_worker_borrows_what_the_others_leave_free():
@@ -160,8 +182,8 @@ def test_stale_numbers_leave_what_is_declared():
     load = EndpointLoad()
     room = Room(load, DeclaredRoom(sequences=64))
     for _ in range(READINGS):
-        tell(load, room, reading(64.0, 3.0, ours=10))
-    assert load.sequences_limit == 7
+        tell(load, room, reading(64.0, 3.0, ours=40))
+    assert load.sequences_limit == 37
     room.went_stale()
     assert load.sequences_limit == 64
     undeclared = Room(load, DeclaredRoom())

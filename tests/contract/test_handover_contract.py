@@ -71,7 +71,13 @@ class PairUnderTest:
             api=ApiDialect.CHAT_COMPLETIONS,
         )
 
-    async def ask(self, *, bound_s: float = 5.0, before_leg: Callable[[Leg], None] = lambda _: None) -> End:
+    async def ask(
+        self,
+        *,
+        bound_s: float = 5.0,
+        before_leg: Callable[[Leg], None] = lambda _: None,
+        before_look: Callable[[], None] = lambda: None,
+    ) -> End:
         """Send one request; whatever happens the caller has the right text once, and nothing is left behind."""
         shell = Shell(
             urls={Side.PREFILL: self.prefill.url, Side.DECODE: self.decode.url},
@@ -80,6 +86,7 @@ class PairUnderTest:
             folder=self.folder,
             books=self.books if self.dialect is DialectKind.LLAMACPP else {},
             before_leg=before_leg,
+            before_look=before_look,
         )
         end = await shell.run(self.playbook(bound_s))
         assert shell.text == self.expected_text, end
@@ -137,14 +144,19 @@ async def check_refusals(pair: PairUnderTest) -> None:
 
 
 async def check_transfer(pair: PairUnderTest) -> None:
-    """KV that is lost on the way, and KV that is slow."""
+    """KV that is lost on the way, torn or slow."""
     if pair.dialect is DialectKind.LLAMACPP:
 
         def lose(leg: Leg) -> None:
             if leg is Leg.RESTORE:
                 next(pair.folder.glob("*.bin")).unlink()
 
+        def cut() -> None:
+            file = next(pair.folder.glob("*.bin"))
+            os.truncate(file, file.stat().st_size // 2)
+
         assert outcome(await pair.ask(before_leg=lose)) == failed(HandoverFailure.TRANSFER_FAILED)
+        assert outcome(await pair.ask(before_look=cut)) == failed(HandoverFailure.FILE_TORN)
         return
     await pair.fault(pair.prefill, kind="kv-loss")
     assert outcome(await pair.ask())[0] is HandoverEnd.FELL_BACK

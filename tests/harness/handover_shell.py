@@ -17,6 +17,7 @@ from headrace.gateway.handover.core.events import (
     DecodeClaimed,
     End,
     Event,
+    FileWeighed,
     FirstTokenArrived,
     FreeHeld,
     FreeSlot,
@@ -29,6 +30,7 @@ from headrace.gateway.handover.core.events import (
     RemoveFile,
     SendLeg,
     Side,
+    WeighFile,
 )
 from headrace.gateway.handover.core.playbook import Playbook
 from headrace.gateway.handover.core.slot_book import SlotBook
@@ -84,6 +86,10 @@ class Shell:
     books: Mapping[Side, SlotBook] = field(default_factory=dict[Side, SlotBook])
     before_leg: Callable[[Leg], None] = lambda _: None
     """What goes wrong just before a leg is sent."""
+    before_look: Callable[[], None] = lambda: None
+    """What goes wrong just before a saved file is looked at."""
+    due_s: Mapping[Leg, float] = field(default_factory=dict[Leg, float])
+    """Shorter bounds than the playbook's, of legs that cannot be answered."""
     sent: list[Leg] = field(default_factory=list[Leg])
     on_first_token: Callable[[], None] = lambda: None
     """What goes wrong when decode's first token is here."""
@@ -143,12 +149,18 @@ class Shell:
                 self.before_leg(action.leg)
                 self._tasks[action.leg] = asyncio.ensure_future(self._leg(action))
                 loop = asyncio.get_running_loop()
-                self._timers.append(loop.call_later(action.within_s, self._events.put_nowait, LegOverdue(action.leg)))
+                within_s = self.due_s.get(action.leg, action.within_s)
+                self._timers.append(loop.call_later(within_s, self._events.put_nowait, LegOverdue(action.leg)))
             case CancelLeg():
                 self._tasks[action.leg].cancel()
             case ClaimDecode():
                 slot = self.books[Side.DECODE].try_claim() if self.books else None
                 self._events.put_nowait(DecodeClaimed(slot))
+            case WeighFile():
+                assert self.folder is not None
+                self.before_look()
+                file = self.folder / action.name
+                self._events.put_nowait(FileWeighed(file.stat().st_size if file.exists() else None))
             case FreeHeld():
                 return asyncio.ensure_future(self._call(action))
             case FreeSlot():

@@ -51,6 +51,8 @@ class PhaseProxy:
     """Phase and kind (refuse, cut, hang) of the next failure; None: nothing fails. Back to None once it has."""
     before: Callable[[str], None] = lambda _: None
     """What is done just before a phase's request is passed on."""
+    answered: Callable[[str], None] = lambda _: None
+    """What is done when the engine has answered a phase, just before that is passed on."""
     seen: list[str] = field(default_factory=list[str])
     port: int = 0
     _server: asyncio.Server | None = None
@@ -105,6 +107,7 @@ class PhaseProxy:
             return False
         to_writer.write(asked.raw)
         gone = asyncio.ensure_future(reader.read(1))  # the caller has nothing to say meanwhile but that it leaves
+        is_answered = False
         try:
             while True:
                 coming = asyncio.ensure_future(to_reader.read(65536))
@@ -112,6 +115,9 @@ class PhaseProxy:
                 if not coming.done() or not (block := coming.result()):
                     coming.cancel()
                     return False
+                if not is_answered:
+                    self.answered(phase)
+                    is_answered = True
                 writer.write(block)
                 await writer.drain()
         finally:

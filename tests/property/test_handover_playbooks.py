@@ -21,6 +21,7 @@ from headrace.gateway.handover.core.events import (
     DecodeUnavailable,
     End,
     Event,
+    FileWeighed,
     FirstTokenArrived,
     FreeSlot,
     HandoverEnd,
@@ -32,6 +33,7 @@ from headrace.gateway.handover.core.events import (
     RemoveFile,
     SendLeg,
     Side,
+    WeighFile,
 )
 from headrace.gateway.handover.core.playbook import Expected, Playbook
 from headrace.gateway.handover.core.room_playbook import Meeting, RoomPlaybook
@@ -55,6 +57,7 @@ BODIES = st.sampled_from(
         vllm_answer(2),
         b'{"usage":{"prompt_tokens":70}}',
         b'{"n_saved":70}',
+        b'{"n_saved":70,"n_written":9}',
         b'{"n_saved":71}',
         b'{"n_restored":70}',
         b'{"n_restored":0}',
@@ -64,8 +67,9 @@ LEGS = st.sampled_from(list(Leg))
 GOOD: tuple[Event, ...] = (
     LegAnswered(Leg.PREFILL, vllm_answer(1)),
     LegAnswered(Leg.PREFILL, b'{"usage":{"prompt_tokens":70}}'),
-    LegAnswered(Leg.SAVE, b'{"n_saved":70}'),
+    LegAnswered(Leg.SAVE, b'{"n_saved":70,"n_written":9}'),
     DecodeClaimed(2),
+    FileWeighed(9),
     LegAnswered(Leg.RESTORE, b'{"n_restored":70}'),
     FirstTokenArrived(),
 )
@@ -77,6 +81,7 @@ EVENTS = st.one_of(
     st.builds(LegOverdue, LEGS),
     st.just(DecodeUnavailable()),
     st.just(DecodeClaimed()),
+    st.builds(FileWeighed, st.sampled_from([None, 8, 9])),
     st.just(CallerLeft()),
 )
 KINDS = st.sampled_from(["ticket", "room", "slot"])
@@ -99,7 +104,7 @@ def feed(made: Playbook, events: Sequence[Event]) -> list[Action]:
     for event in events:
         now_mono_s += 0.01
         actions += made.on(event, now_mono_s)
-    for event in (*(LegOverdue(leg) for leg in Leg), DecodeUnavailable(), LegLost(Leg.DECODE)):
+    for event in (FileWeighed(None), *(LegOverdue(leg) for leg in Leg), DecodeUnavailable(), LegLost(Leg.DECODE)):
         actions += made.on(event, now_mono_s + LONGEST_S)
     return actions
 
@@ -132,7 +137,8 @@ def test_slots_and_files_are_given_back_once(events: list[Event]) -> None:
     actions = feed(made, events)
     freed = [(action.side, action.slot) for action in actions if isinstance(action, FreeSlot)]
     legs = {action.leg for action in actions if isinstance(action, SendLeg)}
-    expected = {(Side.PREFILL, 1), (Side.DECODE, 2)} if Leg.RESTORE in legs else {(Side.PREFILL, 1)}
+    is_claimed = Leg.RESTORE in legs or any(isinstance(action, WeighFile) for action in actions)
+    expected = {(Side.PREFILL, 1), (Side.DECODE, 2)} if is_claimed else {(Side.PREFILL, 1)}
     assert expected == set(freed)
     assert len(freed) == len(set(freed))
     assert (Leg.SAVE in legs) is any(isinstance(action, RemoveFile) for action in actions)
@@ -165,23 +171,26 @@ def test_no_fallback_once_the_caller_has_a_token(kind: str, events: list[Event])
 
 
 EVERY: tuple[Event, ...] = (
-    *(LegAnswered(leg, body) for leg in Leg for body in (b"", b'{"n_saved":70}', vllm_answer(1))),
+    *(LegAnswered(leg, body) for leg in Leg for body in (b"", b'{"n_saved":70,"n_written":9}', vllm_answer(1))),
     *(LegRefused(leg, 400, is_callers_fault=is_caller) for leg in Leg for is_caller in (False, True)),
     *(kind(leg) for leg in Leg for kind in (LegLost, LegOverdue)),
     *(FirstTokenArrived(), DecodeClaimed(), DecodeClaimed(2), DecodeUnavailable(), CallerLeft()),
+    *(FileWeighed(size_bytes) for size_bytes in (None, 8, 9)),
 )
 
 
 @pytest.mark.parametrize("kind", ["ticket", "room", "slot"])
 def test_a_handover_always_waits_for_something_that_comes(kind: str) -> None:
-    """In every state but the end a leg runs, or room at decode is being claimed: each has a bound in time."""
+    """In every state but the end a leg runs, room at decode is being claimed, or a file looked at: each has a bound."""
     path = (LegAnswered(Leg.PREFILL, vllm_answer(1)), DecodeClaimed()) if kind == "ticket" else GOOD[1:]
     for well, one, two in product(range(len(path) + 1), EVERY, EVERY):
         made = playbook(kind, SpentTickets(), 1)
-        actions, is_claiming = made.start(0.0), False
+        actions, is_claiming, is_looking = made.start(0.0), False, False
         for event in (*path[:well], one, two):
-            assert made.end is not None or made.running or is_claiming, (made, event)
+            assert made.end is not None or made.running or is_claiming or is_looking, (made, event)
             actions = made.on(event, 0.1)
             is_claiming = is_claiming and not isinstance(event, DecodeClaimed | DecodeUnavailable)
             is_claiming = is_claiming or any(isinstance(action, ClaimDecode) for action in actions)
-        assert made.end is not None or made.running or is_claiming, (made, path[:well], one, two)
+            is_looking = is_looking and not isinstance(event, FileWeighed)
+            is_looking = is_looking or any(isinstance(action, WeighFile) for action in actions)
+        assert made.end is not None or made.running or is_claiming or is_looking, (made, path[:well], one, two)

@@ -71,6 +71,15 @@ class Ticket:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SavedSlot:
+    """What an engine says that it has put into a file."""
+
+    tokens: int
+    size_bytes: int | None
+    """Of the whole file; None: it does not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WholeAnswer:
     """The prefill answer is all that there is to say: nothing is left to decode."""
 
@@ -141,8 +150,8 @@ class SlotWords(Protocol):
 
     def save(self, slot: int, file_name: str) -> LegRequest: ...
 
-    def read_saved(self, body: bytes) -> int | None:
-        """Read how many tokens were saved."""
+    def read_saved(self, body: bytes) -> SavedSlot | None:
+        """Read what was saved."""
         ...
 
     def restore(self, slot: int, file_name: str) -> LegRequest: ...

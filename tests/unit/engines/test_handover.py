@@ -7,7 +7,7 @@ import pytest
 
 from headrace.domain.endpoint import EngineKind
 from headrace.domain.request import ApiDialect
-from headrace.engines.handover import LegRequest, Ticket, WholeAnswer, find_handover_words
+from headrace.engines.handover import LegRequest, SavedSlot, Ticket, WholeAnswer, find_handover_words
 from headrace.engines.llamacpp.handover import LlamacppHandover
 from headrace.engines.sglang.handover import SglangHandover
 from headrace.engines.tensorrt_llm.handover import TensorrtLlmHandover, number_of
@@ -118,7 +118,8 @@ def test_llamacpp_counts_are_read() -> None:
     """Tokens of the prompt, of the file and of the restored slot; None where the answer is another."""
     words = LlamacppHandover()
     assert words.read_prompt_tokens(b'{"usage":{"prompt_tokens":70,"completion_tokens":1}}') == 70
-    assert words.read_saved(b'{"n_saved":70}') == 70
+    assert words.read_saved(b'{"n_saved":70}') == SavedSlot(tokens=70, size_bytes=None)
+    assert words.read_saved(b'{"n_saved":70,"n_written":9}') == SavedSlot(tokens=70, size_bytes=9)
     assert words.read_restored(b'{"n_restored":70}') == 70
     assert [read(b"{}") for read in (words.read_prompt_tokens, words.read_saved, words.read_restored)] == [None] * 3
 

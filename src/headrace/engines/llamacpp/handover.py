@@ -5,7 +5,7 @@ from urllib.parse import quote
 import msgspec
 
 from headrace.domain.undecodable import UNDECODABLE
-from headrace.engines.handover import FitRules, LegRequest
+from headrace.engines.handover import FitRules, LegRequest, SavedSlot
 
 
 class _Usage(msgspec.Struct):
@@ -18,6 +18,8 @@ class _Answer(msgspec.Struct):
 
 class _Saved(msgspec.Struct):
     n_saved: int
+    n_written: int | None = None
+    """Bytes of the file; 0 where it could not be written, though the answer is a success."""
 
 
 class _Restored(msgspec.Struct):
@@ -53,12 +55,13 @@ class LlamacppHandover:
         """See `handover.SlotWords`. It waits until the slot is idle."""
         return _slot_call(slot, "save", {"filename": file_name})
 
-    def read_saved(self, body: bytes) -> int | None:
+    def read_saved(self, body: bytes) -> SavedSlot | None:
         """See `handover.SlotWords`."""
         try:
-            return msgspec.json.decode(body, type=_Saved).n_saved
+            said = msgspec.json.decode(body, type=_Saved)
         except UNDECODABLE:
             return None
+        return SavedSlot(tokens=said.n_saved, size_bytes=said.n_written)
 
     def restore(self, slot: int, file_name: str) -> LegRequest:
         """See `handover.SlotWords`."""

@@ -24,7 +24,7 @@ from headrace.gateway.forwarding.attempt_request import attempt_body, leg_head
 from headrace.gateway.forwarding.core.handover_codes import BLAMED, CODES
 from headrace.gateway.forwarding.handed_over import HandedOver, answer_early, fall_back
 from headrace.gateway.forwarding.handover_clock import HandoverClock
-from headrace.gateway.forwarding.legs import Farewell, LegCall, remove_file
+from headrace.gateway.forwarding.legs import Farewell, LegCall, remove_file, weigh_file
 from headrace.gateway.forwarding.phase import SENT
 from headrace.gateway.forwarding.streams.watch import plausible
 from headrace.gateway.forwarding.whole_answer import read_envelope
@@ -37,6 +37,7 @@ from headrace.gateway.handover.core.events import (
     DecodeUnavailable,
     End,
     Event,
+    FileWeighed,
     FirstTokenArrived,
     FreeHeld,
     FreeSlot,
@@ -48,6 +49,7 @@ from headrace.gateway.handover.core.events import (
     RemoveFile,
     SendLeg,
     Side,
+    WeighFile,
 )
 from headrace.gateway.handover.core.playbook import Expected, Playbook
 from headrace.gateway.handover.playbooks import make_playbook
@@ -257,6 +259,8 @@ class Handover:
                 self._cancel(action.leg)
             case ClaimDecode():
                 self._claim_decode(monotonic() + action.within_s)
+            case WeighFile():
+                self._weigh(action)
             case FreeHeld():
                 self._free_held(action)
             case FreeSlot():
@@ -334,6 +338,19 @@ class Handover:
     def _look_for_slot(self, until_mono_s: float, _leg: Leg) -> None:
         if self.playbook.end is None:
             self._claim_decode(until_mono_s)
+
+    def _weigh(self, weigh: WeighFile) -> None:
+        folder, loop = self.seat.folder, self.delivery.settings.loop
+        if folder is None:
+            self.told(FileWeighed(None))
+        else:
+            weigh_file(folder / weigh.name, loop, weigh.within_s, self._weighed)
+
+    def _weighed(self, size_bytes: int | None) -> None:
+        try:
+            self.told(FileWeighed(size_bytes))
+        except Exception as bug:  # noqa: BLE001 (boundary of the look)
+            self.delivery.crashed(bug)
 
     def _free_held(self, freed: FreeHeld) -> None:
         endpoint = self.pair.prefill if freed.side is Side.PREFILL else self.pair.decode

@@ -5,6 +5,7 @@ still go to another engine. From then on all goes on to the delivery. Counterpar
 """
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -220,6 +221,45 @@ class Farewell:
 
     def crashed(self, bug: Exception) -> None:
         self._timer.cancel()
+
+
+def weigh_file(
+    path: Path, loop: asyncio.AbstractEventLoop, within_s: float, then: Callable[[int | None], None]
+) -> None:
+    """Tell `then` once how large a file is, without holding up the loop; None: it is not to be seen from here, or not
+    in time."""
+    is_told = False
+
+    def over(looked: "asyncio.Future[int | None] | None" = None) -> None:
+        nonlocal is_told
+        if not is_told:
+            is_told = True
+            timer.cancel()
+            then(None if looked is None or looked.cancelled() else looked.result())
+
+    timer = loop.call_later(within_s, over)
+    loop.run_in_executor(None, _size_bytes, path).add_done_callback(over)
+
+
+def _size_bytes(path: Path) -> int | None:
+    """Opened, since a network folder tells the size of today only then; otherwise as the folder has it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return os.fstat(descriptor).st_size
+        finally:
+            os.close(descriptor)
+    except PermissionError:  # another user's file, in a folder that may be read
+        return _listed_bytes(path)
+    except OSError:
+        return None
+
+
+def _listed_bytes(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None
 
 
 def remove_file(path: Path, loop: asyncio.AbstractEventLoop) -> None:

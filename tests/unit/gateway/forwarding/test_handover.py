@@ -378,14 +378,19 @@ async def test_the_next_attempt_goes_to_other_engines(broken: str) -> None:
 # --- slots (llama.cpp)
 
 
-def slots_served(saved: int = 7, restored: int = 7) -> Script:
-    """An engine with slots, that saves and restores so many tokens of the prompt's 7."""
+def slots_served(saved: int = 7, restored: int = 7, *, folder: Path | None = None, said_bytes: int = 9) -> Script:
+    """An engine with slots, that saves and restores so many tokens of the prompt's 7; in `folder` with a file of 9
+    bytes, of which it says `said_bytes`."""
 
     async def play(engine: ScriptedEngine, seen: Seen, writer: asyncio.StreamWriter) -> None:
         if "action=" not in seen.path:
             await answer_normally(engine, seen, writer)
             return
-        writer.write(whole(200, json.dumps({"n_saved": saved, "n_restored": restored}).encode()))
+        counts = {"n_saved": saved, "n_restored": restored}
+        if folder is not None and seen.path.endswith("save"):
+            (folder / str(seen.json["filename"])).write_bytes(b"KV of 9 b")
+            counts["n_written"] = said_bytes
+        writer.write(whole(200, json.dumps(counts).encode()))
         await writer.drain()
 
     return play
@@ -408,6 +413,29 @@ async def test_slots_and_the_file_are_given_back_when_all_went_well(tmp_path: Pa
         sent = await scene.ask()
         assert (sent.error, text_of(sent), sent.account.attempts) == (None, TEXT, 1)
         assert (actions(scene.prefill), actions(scene.decode)) == (["answer", "save"], ["restore", "answer"])
+        assert (scene.slots("prefill").idle, scene.slots("decode").idle) == (1, 1)
+
+
+async def test_a_file_that_is_whole_is_restored(tmp_path: Path) -> None:
+    """It has the bytes that the engine says it wrote, or cannot be seen from here, as on another host."""
+    async with slots_of(tmp_path) as scene:
+        for folder in (tmp_path, tmp_path.with_name("elsewhere")):
+            folder.mkdir(exist_ok=True)
+            scene.prefill.otherwise = slots_served(folder=folder)
+            sent = await scene.ask()
+            assert (sent.error, text_of(sent)) == (None, TEXT)
+        assert scene.counts.ended == {"completed": 2}
+        assert actions(scene.decode) == ["restore", "answer"] * 2
+        await until(lambda: not list(tmp_path.iterdir()), what="a removed file")
+
+
+async def test_a_torn_file_never_reaches_decode(tmp_path: Path) -> None:
+    """The disk is full: the prompt is computed again, the file is gone, and the reason is counted."""
+    async with slots_of(tmp_path) as scene:
+        scene.prefill.otherwise = slots_served(folder=tmp_path, said_bytes=18)
+        scene.check_fell_back("file_torn", await scene.ask())
+        assert "restore" not in actions(scene.decode)
+        await until(lambda: not list(tmp_path.iterdir()), what="a removed file")
         assert (scene.slots("prefill").idle, scene.slots("decode").idle) == (1, 1)
 
 

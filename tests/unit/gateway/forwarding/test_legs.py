@@ -1,7 +1,9 @@
 """One request of a hand-over to one engine, over a real socket: what the hand-over is told of it."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,7 +27,7 @@ from headrace.engines.handover import LegRequest
 from headrace.gateway.endpoints.endpoint import Endpoint
 from headrace.gateway.forwarding import legs
 from headrace.gateway.forwarding.attempt_request import leg_head
-from headrace.gateway.forwarding.legs import Farewell, LegCall, remove_file
+from headrace.gateway.forwarding.legs import Farewell, LegCall, remove_file, weigh_file
 from headrace.gateway.handover.core.events import Event, Leg, LegAnswered, LegLost, LegRefused
 from headrace.gateway.http.engine_connection import LossReason
 
@@ -293,3 +295,31 @@ async def test_a_file_is_removed_or_was_not_there(tmp_path: Path) -> None:
     await until(lambda: not file.exists(), what="a removed file")
     await loop.shutdown_default_executor()
     assert folder.is_dir()
+
+
+async def test_a_file_is_weighed_as_far_as_it_can_be_seen(tmp_path: Path) -> None:
+    """Its size; nothing of one that is not there."""
+    file = tmp_path / "handover-1.bin"
+    file.write_bytes(b"kv")
+    loop, told = asyncio.get_running_loop(), list[int | None]()
+    weigh_file(file, loop, 60.0, told.append)
+    await until(lambda: told, what="a size")
+    weigh_file(tmp_path / "handover-2.bin", loop, 60.0, told.append)
+    await until(lambda: len(told) == 2, what="that it is not there")
+    assert told == [2, None]
+
+
+async def test_a_folder_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
+    """Its look ends in time, once, whatever comes of it later."""
+    file, is_well = tmp_path / "handover-1.bin", threading.Event()
+    file.write_bytes(b"kv")
+    loop, told = asyncio.get_running_loop(), list[int | None]()
+    loop.set_default_executor(ThreadPoolExecutor(max_workers=1))
+    hanging = loop.run_in_executor(None, is_well.wait)
+    weigh_file(file, loop, 0.01, told.append)
+    await until(lambda: told, what="the end of the look")
+    is_well.set()
+    await hanging
+    await loop.run_in_executor(None, file.stat)  # comes after the look
+    await loop.shutdown_default_executor()
+    assert told == [None]

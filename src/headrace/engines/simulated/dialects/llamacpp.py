@@ -146,8 +146,7 @@ class LlamacppDialect(Dialect):
 
     def _save(self, host: Host, slot: int, path: Path) -> Reply:
         tokens = host.slot_tokens(slot)
-        path.write_bytes(msgspec.json.encode(tokens))
-        size = len(tokens) * self.config.engine.kv.bytes_per_token
+        size = path.write_bytes(msgspec.json.encode(tokens))
         return Reply.json({"id_slot": slot, "filename": path.name, "n_saved": len(tokens), "n_written": size})
 
     def _restore(self, host: Host, slot: int, path: Path) -> Reply:

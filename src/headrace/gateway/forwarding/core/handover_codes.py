@@ -17,6 +17,7 @@ CODES: Mapping[HandoverFailure, ErrorCode] = MappingProxyType(
         HandoverFailure.TRANSFER_FAILED: ErrorCode.KV_TRANSFER_FAILED,
         HandoverFailure.TRANSFER_LATE: ErrorCode.KV_TRANSFER_TIMEOUT,
         HandoverFailure.TRANSFER_SHORT: ErrorCode.KV_TRANSFER_FAILED,
+        HandoverFailure.FILE_TORN: ErrorCode.KV_TRANSFER_FAILED,
         HandoverFailure.DECODE_UNAVAILABLE: ErrorCode.DECODE_UNAVAILABLE,
         HandoverFailure.DECODE_REFUSED: ErrorCode.ENGINE_REFUSED,
         HandoverFailure.DECODE_LOST: ErrorCode.CONNECT_FAILED,

@@ -45,6 +45,8 @@ class HandoverFailure(StrEnum):
     TRANSFER_LATE = "transfer_late"
     TRANSFER_SHORT = "transfer_short"
     """Another number of tokens was moved than the prompt has."""
+    FILE_TORN = "file_torn"
+    """The file of a saved slot has not the bytes that the engine says it wrote: a full disk, a write that was cut."""
     DECODE_UNAVAILABLE = "decode_unavailable"
     DECODE_REFUSED = "decode_refused"
     DECODE_LOST = "decode_lost"
@@ -115,6 +117,13 @@ class DecodeClaimed:
 
 
 @dataclass(frozen=True, slots=True)
+class FileWeighed:
+    """How large the file is. None: it is not to be seen from here, or not in time."""
+
+    size_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class DecodeUnavailable:
     """No decode engine has room within `ClaimDecode.within_s`."""
 
@@ -125,7 +134,15 @@ class CallerLeft:
 
 
 Event = (
-    LegAnswered | LegRefused | LegLost | FirstTokenArrived | LegOverdue | DecodeClaimed | DecodeUnavailable | CallerLeft
+    LegAnswered
+    | LegRefused
+    | LegLost
+    | FirstTokenArrived
+    | LegOverdue
+    | DecodeClaimed
+    | FileWeighed
+    | DecodeUnavailable
+    | CallerLeft
 )
 
 # --- actions ---
@@ -151,6 +168,14 @@ class CancelLeg:
 class ClaimDecode:
     """Find room at decode within this time."""
 
+    within_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class WeighFile:
+    """Look how large a file of the shared folder is, and report it within this time."""
+
+    name: str
     within_s: float
 
 
@@ -191,4 +216,4 @@ class End:
     """Where the aggregated way had better not go."""
 
 
-Action = SendLeg | CancelLeg | ClaimDecode | FreeHeld | FreeSlot | RemoveFile | End
+Action = SendLeg | CancelLeg | ClaimDecode | WeighFile | FreeHeld | FreeSlot | RemoveFile | End

@@ -25,6 +25,7 @@ from headrace.gateway.handover.core.events import (
     DecodeUnavailable,
     End,
     Event,
+    FileWeighed,
     FirstTokenArrived,
     HandoverEnd,
     HandoverFailure,
@@ -112,6 +113,8 @@ class Playbook(ABC):
                 return self._first_token() if Leg.DECODE in self._running else ()
             case DecodeClaimed():
                 return self._decode_claimed(event, now_mono_s)
+            case FileWeighed():
+                return self._file_weighed(event)
             case DecodeUnavailable():
                 return self._decode_unavailable()
             case LegOverdue():
@@ -179,6 +182,9 @@ class Playbook(ABC):
         """A leg before decode has succeeded."""
 
     def _decode_claimed(self, event: DecodeClaimed, now_mono_s: float) -> Sequence[Action]:
+        return ()
+
+    def _file_weighed(self, event: FileWeighed) -> Sequence[Action]:
         return ()
 
     def _decode_unavailable(self) -> Sequence[Action]:

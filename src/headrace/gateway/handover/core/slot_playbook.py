@@ -3,7 +3,8 @@
 1. Prefill is sent, pinned to a slot that nobody else uses (`slot_book.py`).
 2. The slot is saved. As many tokens as the prompt has must be in the file, else somebody else's request had the slot.
 3. Prefill's slot is free again; room at decode is claimed, and with it a slot.
-4. The file is restored there, again as many tokens; then it is removed.
+4. The file is restored there, again as many tokens; then it is removed. Where the engine said how many bytes it wrote
+   and the file is to be seen from here, it must have as many: llama.cpp may die of one that is cut short.
 5. Decode is sent, pinned to that slot.
 
 A save that was cut may still write its file after it was removed. Its slot is erased, for which the engine waits until
@@ -13,12 +14,13 @@ the save is over, and then the file is removed again; `stale_files` finds what i
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from headrace.engines.handover import SlotWords
+from headrace.engines.handover import SavedSlot, SlotWords
 from headrace.gateway.handover.core.events import (
     Action,
     ClaimDecode,
     DecodeClaimed,
     End,
+    FileWeighed,
     FreeHeld,
     FreeSlot,
     HandoverEnd,
@@ -28,8 +30,12 @@ from headrace.gateway.handover.core.events import (
     RemoveFile,
     SendLeg,
     Side,
+    WeighFile,
 )
 from headrace.gateway.handover.core.playbook import Expected, Playbook
+
+WEIGH_S = 1.0
+"""For looking at a file; on a network folder that hangs it is restored unseen. Chosen."""
 
 
 class SlotPlaybook(Playbook):
@@ -42,6 +48,8 @@ class SlotPlaybook(Playbook):
         self._prefill_slot: int | None = prefill_slot
         self._decode_slot: int | None = None
         self._prompt_tokens: int | None = None
+        self._file_bytes: int | None = None
+        self._is_weighing = False
         self._has_file = False
         self._claims_decode = False
 
@@ -73,9 +81,12 @@ class SlotPlaybook(Playbook):
         request = self._words.save(self._prefill_slot, self._file_name)
         return (self._send(SendLeg(Leg.SAVE, request, self._within(self._expected.transfer_s))),)
 
-    def _saved(self, tokens: int | None) -> Sequence[Action]:
-        if tokens != self._prompt_tokens or self._prefill_slot is None:
+    def _saved(self, saved: SavedSlot | None) -> Sequence[Action]:
+        if saved is None or saved.tokens != self._prompt_tokens or self._prefill_slot is None:
             return self._fail(HandoverFailure.TRANSFER_SHORT, Side.PREFILL)
+        if saved.size_bytes == 0:
+            return self._fail(HandoverFailure.FILE_TORN, Side.PREFILL)
+        self._file_bytes = saved.size_bytes
         freed = FreeSlot(Side.PREFILL, self._prefill_slot)
         self._prefill_slot = None
         self._claims_decode = True
@@ -88,7 +99,23 @@ class SlotPlaybook(Playbook):
             return self._decode_unavailable()
         self._claims_decode = False
         self._decode_slot = event.slot
-        request = self._words.restore(event.slot, self._file_name)
+        if self._file_bytes is None:
+            return self._restore(event.slot)
+        self._is_weighing = True
+        return (WeighFile(self._file_name, WEIGH_S),)
+
+    def _file_weighed(self, event: FileWeighed) -> Sequence[Action]:
+        if not self._is_weighing or self._decode_slot is None:
+            return ()
+        self._is_weighing = False
+        if event.size_bytes is None or event.size_bytes == self._file_bytes:
+            return self._restore(self._decode_slot)
+        untouched = FreeSlot(Side.DECODE, self._decode_slot)
+        self._decode_slot = None
+        return (untouched, *self._fail(HandoverFailure.FILE_TORN, Side.PREFILL))
+
+    def _restore(self, slot: int) -> Sequence[Action]:
+        request = self._words.restore(slot, self._file_name)
         return (self._send(SendLeg(Leg.RESTORE, request, self._within(self._expected.transfer_s))),)
 
     def _decode_unavailable(self) -> Sequence[Action]:

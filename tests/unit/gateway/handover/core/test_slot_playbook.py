@@ -12,6 +12,7 @@ from headrace.gateway.handover.core.events import (
     DecodeUnavailable,
     End,
     Event,
+    FileWeighed,
     FirstTokenArrived,
     FreeHeld,
     FreeSlot,
@@ -25,9 +26,10 @@ from headrace.gateway.handover.core.events import (
     RemoveFile,
     SendLeg,
     Side,
+    WeighFile,
 )
 from headrace.gateway.handover.core.playbook import Expected
-from headrace.gateway.handover.core.slot_playbook import SlotPlaybook, stale_files
+from headrace.gateway.handover.core.slot_playbook import WEIGH_S, SlotPlaybook, stale_files
 
 WORDS = LlamacppHandover()
 EXPECTED = Expected(prefill_s=2.0, transfer_s=0.5, first_token_s=0.1, bound_s=5.0)
@@ -40,10 +42,14 @@ STEPS: tuple[Event, ...] = (
 REMOVED = RemoveFile("f.bin")
 
 
-def after(steps: int) -> SlotPlaybook:
+WEIGHED: tuple[Event, ...] = (STEPS[0], LegAnswered(Leg.SAVE, b'{"n_saved":70,"n_written":900}'), STEPS[2])
+"""The same until the file is looked at, of an engine that says what it wrote."""
+
+
+def after(steps: int, events: tuple[Event, ...] = STEPS) -> SlotPlaybook:
     made = SlotPlaybook(WORDS, EXPECTED, file_name="f.bin", prefill_slot=1)
     made.start(0.0)
-    for event in STEPS[:steps]:
+    for event in events[:steps]:
         made.on(event, 0.0)
     return made
 
@@ -135,6 +141,37 @@ def test_a_step_that_hangs_is_cancelled(steps: int, leg: Leg, failure: HandoverF
     found = list(after(steps).on(LegOverdue(leg), 9.0))
     assert found[0] == CancelLeg(leg)
     assert found[-1] == End(HandoverEnd.FELL_BACK, failure=failure, at_fault=leg.side)
+
+
+@pytest.mark.parametrize("size_bytes", [900, None])
+def test_a_file_is_looked_at_before_it_is_restored(size_bytes: int | None) -> None:
+    """It is restored where it has the bytes that the engine wrote, and where it is not to be seen from here; once."""
+    made = after(2, WEIGHED)
+    assert list(made.on(DecodeClaimed(2), 0.0)) == [WeighFile("f.bin", WEIGH_S)]
+    restore = SendLeg(Leg.RESTORE, WORDS.restore(2, "f.bin"), 5.5)
+    assert list(made.on(FileWeighed(size_bytes), 0.0)) == [restore]
+    assert list(made.on(FileWeighed(1), 0.1)) == []
+
+
+@pytest.mark.parametrize("size_bytes", [0, 450, 901])
+def test_a_torn_file_is_never_restored(size_bytes: int) -> None:
+    """It is removed, decode's slot keeps what it had, and the aggregated way begins."""
+    end = End(HandoverEnd.FELL_BACK, failure=HandoverFailure.FILE_TORN, at_fault=Side.PREFILL)
+    assert list(after(3, WEIGHED).on(FileWeighed(size_bytes), 0.1)) == [FreeSlot(Side.DECODE, 2), REMOVED, end]
+
+
+def test_a_save_of_no_bytes_is_none() -> None:
+    """llama.cpp answers with success and 0 bytes where the disk is full."""
+    found = list(after(1).on(LegAnswered(Leg.SAVE, b'{"n_saved":70,"n_written":0}'), 0.0))
+    end = End(HandoverEnd.FELL_BACK, failure=HandoverFailure.FILE_TORN, at_fault=Side.PREFILL)
+    assert found == [REMOVED, *distrusted(Side.PREFILL, 1, "f.bin"), end]
+
+
+def test_a_caller_that_leaves_during_the_look_leaves_nothing() -> None:
+    """File and slot are given back, and what the look finds then is of no account."""
+    made = after(3, WEIGHED)
+    assert list(made.on(CallerLeft(), 0.1)) == [REMOVED, *distrusted(Side.DECODE, 2), End(HandoverEnd.CALLER_LEFT)]
+    assert list(made.on(FileWeighed(900), 0.2)) == []
 
 
 def test_a_stream_that_breaks_gives_its_slot_back() -> None:

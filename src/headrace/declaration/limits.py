@@ -52,7 +52,10 @@ class GatewayLimits(Section):
         default=67108864, ge=4096, le=1073741824, description="Largest whole (non-streamed) answer of an engine."
     )
     connections: int = Field(
-        default=10000, ge=1, le=1000000, description="Open caller connections; more are closed at once."
+        default=10000,
+        ge=1,
+        le=1000000,
+        description="Open caller connections of a worker, also bounded by half its open files; more are closed.",
     )
     in_flight: int = Field(
         default=4096, ge=1, le=1000000, description="Requests in work at once; over it: 503 saturated."

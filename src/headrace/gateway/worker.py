@@ -71,6 +71,7 @@ from headrace.gateway.http.sweeper import SWEEP_INTERVAL_S, Sweeper
 from headrace.gateway.http.wire import DateLine
 from headrace.gateway.identity.reception import Reception, Trusts
 from headrace.gateway.kv_events.reader import KvEventReader
+from headrace.gateway.open_files import most_callers, raise_open_files
 from headrace.gateway.pipeline import Pipeline, Rules
 from headrace.gateway.routing.core.model_choice import ModelPace
 from headrace.gateway.routing.disaggregation.handovers import Handovers
@@ -129,6 +130,7 @@ class Worker:
         self._lines: RotatingLines | None = None
         self._flusher: Flusher | None = None
         self._connections: set[CallerConnection] = set()
+        self._open_files = raise_open_files()
         self._server: asyncio.Server | None = None
         self._certificate: ServerCertificate | None = None
         self._certificate_watch: asyncio.Task[None] | None = None
@@ -408,7 +410,7 @@ class Worker:
     # --- Service, for the wire
 
     def connection_opened(self, connection: CallerConnection) -> bool:
-        if len(self._connections) >= self.limits.connections:
+        if len(self._connections) >= most_callers(self._open_files, self.limits.connections):
             return False
         self._connections.add(connection)
         return True

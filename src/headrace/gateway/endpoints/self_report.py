@@ -4,7 +4,7 @@ None of it changes while an engine runs, and an answer may cost its scheduler a 
 
 1. at first contact, and before an engine that was away is used again;
 2. soon, where something speaks for another process at its place: its counters began anew, its page of metrics shows
-   other settings, or requests failed there;
+   other settings, requests failed there, or it was drained;
 3. else slowly, for what was started anew between two probes without any of these.
 
 Counterpart: `engines/self_report.py`, which understands the replies; `routing/disaggregation/fits.py`, which judges.
@@ -29,8 +29,6 @@ BODY_BYTES = 1_048_576
 """SGLang's arguments have some twenty kilobytes; what is cut off cannot be read, and then nothing is known."""
 NOT_THERE = (404, 405)
 """The engine has no such path; any other refusal says nothing of it."""
-
-
 AGAIN_S = 30.0
 """Between two questions to an engine that has told, at most also to one that does not. Chosen: what is started anew
 unseen takes part in hand-overs as what it was for so long, and falls back where it does not fit."""
@@ -46,7 +44,7 @@ class Inquiry:
 
     clock: Callable[[], float] = monotonic
     _outages: int = -1
-    _signs: tuple[int, int] = (0, 0)
+    _signs: tuple[int, int, bool] = (0, 0, False)
     """As of when that was asked."""
     _told: ProbeReply | None = None
     """The last reply that told; None: none since it was away."""
@@ -94,9 +92,9 @@ class Inquiry:
                 _tell(endpoint, before, found)
 
 
-def _signs(endpoint: Endpoint) -> tuple[int, int]:
+def _signs(endpoint: Endpoint) -> tuple[int, int, bool]:
     """Another value: another process may be there."""
-    return endpoint.load.restarts, endpoint.failures
+    return endpoint.load.restarts, endpoint.failures, endpoint.is_draining
 
 
 async def _ask(endpoint: Endpoint, paths: tuple[str, ...]) -> ProbeReply:

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import AsyncGenerator
 
+import msgspec
 from tests.harness.handover_parts import HandoverParts, half
 from tests.harness.told_engine import ToldEngine, says
 
@@ -67,7 +68,7 @@ async def test_an_engine_that_was_away_is_asked_before_it_is_used() -> None:
 
 
 async def test_signs_of_another_process_are_followed_up_soon() -> None:
-    """Failed requests, or a page of metrics that looks like another process's: asked within seconds, however many."""
+    """Failed requests, a page of metrics that looks like another process's, a drain: asked within seconds, not more."""
     async with scene() as seen:
         await seen.asked_after(0.0)
         seen.server.reply = says("2.0")
@@ -78,6 +79,10 @@ async def test_signs_of_another_process_are_followed_up_soon() -> None:
         assert not await seen.asked_after(DOUBT_S)
         seen.endpoint.load.restarts += 1
         assert await seen.asked_after(0.0)
+        for is_draining in (True, False):
+            address = msgspec.structs.replace(seen.endpoint.address, is_draining=is_draining)
+            seen.endpoint.adopt(seen.endpoint.plan, address)
+            assert await seen.asked_after(DOUBT_S)
 
 
 async def test_an_engine_without_an_answer_is_bothered_less_and_less() -> None:

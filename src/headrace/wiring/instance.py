@@ -82,6 +82,8 @@ class Instance:
     held: HeldSockets = field(init=False)
     _clock: SystemClock = field(default_factory=SystemClock)
     _process: ProcessIdentity = field(default_factory=own_identity)
+    _unannounced: Loaded | None = None
+    """What is in force, while it could not be written down."""
 
     async def run(self, watch: Watch | None) -> RunEnd:
         """Compose everything, run it, and leave nothing behind (or, for an upgrade, everything)."""
@@ -215,6 +217,17 @@ class Instance:
             ),
         )
 
+    def _try_announce(self, loaded: Loaded, started_at: datetime, log: FilteringBoundLogger) -> None:
+        """Announce what is in force by now; a full disk changes nothing of that, and is tried again."""
+        try:
+            self._announce(loaded, started_at)
+        except OSError as error:
+            if self._unannounced is None:
+                log.error("what is declared now cannot be written down; it is tried again", error=str(error))
+            self._unannounced = loaded
+        else:
+            self._unannounced = None
+
     def _compose(
         self,
         loaded: Loaded,
@@ -230,12 +243,14 @@ class Instance:
             return await asyncio.to_thread(callers.read_keys)
 
         async def read_overlay() -> TenancyOverlay:
+            if self._unannounced is not None:
+                self._try_announce(self._unannounced, started_at, log)
             return await asyncio.to_thread(callers.read_overlay)
 
         def adopted(current: Loaded) -> None:
             services.log_bytes = current.declaration.observability.log_bytes
             services.log_files = current.declaration.observability.log_files
-            self._announce(current, started_at)
+            self._try_announce(current, started_at, log)
             callers.declared = current
 
         services = ReplicaServices(

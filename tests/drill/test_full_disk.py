@@ -1,0 +1,37 @@
+"""A full disk keeps nothing from running that an operator asks for."""
+
+import json
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.drill.instance import Instance, wait_until
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[Instance]:
+    """A running instance."""
+    made = Instance(tmp_path)
+    made.up()
+    yield made
+    made.end()
+
+
+def test_a_reload_on_a_full_disk_is_carried_out_whole(instance: Instance) -> None:
+    """The new replica starts though nothing can be written down, which is made up for once there is room."""
+    pid, noted = instance.supervisor_pid(), instance.state_dir / "run" / "supervisor.json"
+    before = json.loads(noted.read_text())["declaration_digest"]
+    instance.declaration["pools"]["chat"]["replicas"] = 2
+    instance.write()
+    soft, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, hard))  # as a full disk: what would be written is refused
+
+    done = instance.run("reload")
+    assert (done.returncode, done.stderr) == (0, "")
+    wait_until(lambda: sorted(instance.engine_pids()) == ["chat/0", "chat/1"], "the second replica")
+    assert json.loads(noted.read_text())["declaration_digest"] == before
+
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, hard))
+    wait_until(lambda: json.loads(noted.read_text())["declaration_digest"] != before, "the file to be written again")
+    assert instance.call() == 200

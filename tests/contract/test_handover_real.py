@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.fixtures.engine import RunningEngine, running_engine
-from tests.harness.handover_shell import PATH, WHOLE, Shell
+from tests.harness.handover_shell import ANSWER_S, PATH, WHOLE, Shell
 
 from headrace.engines.llamacpp.handover import LlamacppHandover
 from headrace.gateway.handover.core.events import End, HandoverEnd, HandoverFailure, Leg, Side
@@ -52,7 +52,7 @@ class RealPair:
     books: dict[Side, SlotBook] = field(default_factory=lambda: {side: SlotBook(range(2)) for side in Side})
 
     async def whole(self, side: Side, question: dict[str, object]) -> str:
-        async with httpx.AsyncClient(timeout=60) as client:
+        async with httpx.AsyncClient(timeout=ANSWER_S) as client:
             body = {**question, **WHOLE, "id_slot": WHOLE_SLOT, "cache_prompt": False}
             answer = await client.post(self.engines[side].url + PATH, json=body)
         return answer.raise_for_status().json()["choices"][0]["message"]["content"]
@@ -124,7 +124,7 @@ async def check_faults(pair: RealPair, question: dict[str, object], text: str) -
             body = {**asked("deserts"), **WHOLE, "max_tokens": 1, "messages": [{"role": "user", "content": "Hi"}]}
             slots = [{**body, "id_slot": slot} for slot in range(2)]
             for one in slots:
-                httpx.post(pair.engines[Side.PREFILL].url + PATH, json=one, timeout=60).raise_for_status()
+                httpx.post(pair.engines[Side.PREFILL].url + PATH, json=one, timeout=ANSWER_S).raise_for_status()
 
     def cut_file() -> None:
         file = next(pair.folder.iterdir())

@@ -1,6 +1,7 @@
 """The shell of a disaggregated request over real sockets: it does what the playbook says, and decides nothing."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -172,11 +173,9 @@ class Shell:
         return None
 
     async def _call(self, action: FreeHeld) -> None:
-        try:
+        with contextlib.suppress(httpx.TransportError):
             body = action.request.body(b"")
             await self._client.post(self.urls[action.side] + (action.request.path or ""), content=body, timeout=5)
-        except httpx.TransportError:
-            return
         if action.then_removes is not None:
             self._remove(action.then_removes)
 

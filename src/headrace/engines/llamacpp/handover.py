@@ -19,7 +19,8 @@ class _Answer(msgspec.Struct):
 class _Saved(msgspec.Struct):
     n_saved: int
     n_written: int | None = None
-    """Bytes of the file; 0 where it could not be written, though the answer is a success."""
+    """Bytes of the file, as handed to the system. Where the disk is full at the last of them the answer is a success
+    all the same: measured, b11549 said 4,842,544 of a file that had 4,841,472."""
 
 
 class _Restored(msgspec.Struct):

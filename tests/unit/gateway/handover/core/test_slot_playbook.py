@@ -161,7 +161,7 @@ def test_a_torn_file_is_never_restored(size_bytes: int) -> None:
 
 
 def test_a_save_of_no_bytes_is_none() -> None:
-    """llama.cpp answers with success and 0 bytes where the disk is full."""
+    """An engine that says it wrote nothing has saved nothing, whatever tokens it counts."""
     found = list(after(1).on(LegAnswered(Leg.SAVE, b'{"n_saved":70,"n_written":0}'), 0.0))
     end = End(HandoverEnd.FELL_BACK, failure=HandoverFailure.FILE_TORN, at_fault=Side.PREFILL)
     assert found == [REMOVED, *distrusted(Side.PREFILL, 1, "f.bin"), end]

@@ -41,6 +41,15 @@ def write_whole(
         sync_folder(path.parent)
 
 
+def check_room(folder: Path, size_bytes: int) -> None:
+    """Find out by trying whether `folder` takes so much more; nothing of it stays. Raises: OSError."""
+    draft = folder / f".room.{os.getpid()}-{get_ident()}"
+    try:
+        draft.write_bytes(bytes(size_bytes))
+    finally:
+        draft.unlink(missing_ok=True)
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in `folder` durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -35,3 +35,20 @@ def test_a_reload_on_a_full_disk_is_carried_out_whole(instance: Instance) -> Non
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, hard))
     wait_until(lambda: json.loads(noted.read_text())["declaration_digest"] != before, "the file to be written again")
     assert instance.call() == 200
+
+
+def test_no_upgrade_on_a_full_disk(instance: Instance) -> None:
+    """A supervisor that could not write anything as it starts is not put in place of the one that runs."""
+    pid = instance.supervisor_pid()
+    soft, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, hard))
+
+    refused = instance.run("reload", "--upgrade")
+    assert refused.returncode != 0
+    assert "nothing was upgraded" in refused.stdout + refused.stderr
+    assert f"{instance.state_dir} cannot be written" in refused.stdout + refused.stderr
+    assert (instance.supervisor_pid(), instance.call()) == (pid, 200)
+
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, hard))
+    assert instance.run("reload", "--upgrade").returncode == 0
+    assert instance.call() == 200

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.whole_file import try_lock, write_whole
+from headrace.whole_file import check_room, try_lock, write_whole
 
 
 @pytest.mark.parametrize("is_durable", [False, True])
@@ -64,3 +64,11 @@ def test_one_process_at_a_time_holds_a_file(tmp_path: Path) -> None:
         found = subprocess.run([sys.executable, "-c", code], stdin=theirs, stdout=subprocess.PIPE, check=True)
         assert found.stdout == b"True\n"
         assert try_lock(theirs.fileno())
+
+
+def test_room_is_tried_out_and_left_as_it_was(tmp_path: Path) -> None:
+    """A folder with room keeps nothing of the attempt; one that is not there, or full, says so."""
+    check_room(tmp_path, 4096)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(OSError, match="No such file"):
+        check_room(tmp_path / "none", 4096)

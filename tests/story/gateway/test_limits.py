@@ -139,6 +139,39 @@ async def test_in_flight_of_the_gateway(tmp_path: Path, engine: ScriptedEngine, 
         assert sorted([(await task).status for task in asked]) == [200] * limit + [503]
 
 
+def in_chunks(body: bytes, key: str, *sizes: int) -> bytes:
+    """A request whose body comes in chunks of these sizes, over and over."""
+    pieces: list[bytes] = []
+    place = 0
+    while place < len(body):
+        for size in sizes:
+            pieces.append(body[place : place + size])
+            place += size
+    length = b"content-length: %d" % len(body)
+    head = post(body, key)[: -len(body)].replace(length, b"transfer-encoding: chunked")
+    return head + b"".join([framed(piece) for piece in pieces if piece]) + b"0\r\n\r\n"
+
+
+@pytest.mark.parametrize("sizes", [(2,), (2000, 3), (3, 2000, 1, 1, 5000)])
+async def test_small_chunks_arrive_whole(tmp_path: Path, engine: ScriptedEngine, sizes: tuple[int, ...]) -> None:
+    """However a body is cut into chunks, the engine gets it as it was."""
+    body = body_of(100_000)
+    async with limited(tmp_path, engine) as gateway:
+        assert (await ask(gateway.port, in_chunks(body, gateway.key, *sizes))).status == 200
+    assert engine.seen[-1].body == body
+
+
+@pytest.mark.parametrize(("size", "chunk", "status"), [(120_000, 2, 200), (140_000, 2, 400), (6_000_000, 80, 200)])
+async def test_bodies_of_tiny_chunks(
+    tmp_path: Path, engine: ScriptedEngine, size: int, chunk: int, status: int
+) -> None:
+    """A long body in chunks of a few bytes would keep everybody waiting: it is refused, and says what to do."""
+    async with limited(tmp_path, engine) as gateway:
+        answer = await ask(gateway.port, in_chunks(body_of(size), gateway.key, chunk))
+        assert answer.status == status
+        assert status == 200 or "send larger chunks" in answer.json["error"]["message"]
+
+
 @pytest.mark.parametrize("limit", [1, 3])
 async def test_connections(tmp_path: Path, engine: ScriptedEngine, limit: int) -> None:
     """Idle ones count; one too many is closed at once, and room comes back when one goes."""

@@ -1,5 +1,6 @@
 """How the supervisor starts the projection's process, and the loop that runs in it."""
 
+import contextlib
 import gc
 import os
 import signal
@@ -26,6 +27,8 @@ BACKOFF_MAX_S = 10.0
 NICENESS = 10
 """Added once the first pass is over: where all cores are busy, requests go before rows, of which a tenth of a core
 still writes ten thousands a second."""
+
+AUTOGROUP = Path("/proc/self/autogroup")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +92,18 @@ def run_projector(
         projector.close()
 
 
+def step_back() -> None:
+    """Lower this process's share of a busy core, for good.
+
+    Linux may give each session a share of its own (autogroups); niceness then counts within the session alone. The
+    supervisor starts this process in one of its own, whose share is lowered with it.
+    """
+    os.nice(NICENESS)
+    if os.getsid(0) == os.getpid():
+        with contextlib.suppress(OSError):  # not Linux, or built without them
+            AUTOGROUP.write_text(str(NICENESS))
+
+
 def _loop(projector: Projector, backlog_file: Path, stopping: threading.Event, parent: int) -> None:
     pause_s, is_first = PASS_INTERVAL_S, True
     while True:
@@ -98,7 +113,7 @@ def _loop(projector: Projector, backlog_file: Path, stopping: threading.Event, p
         if is_last:
             return
         if is_first:
-            os.nice(NICENESS)
+            step_back()
             is_first = False
         pause_s = min(2 * pause_s, BACKOFF_MAX_S) if progress is Progress.BLOCKED else PASS_INTERVAL_S
         if progress is not Progress.MORE:

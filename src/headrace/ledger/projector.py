@@ -17,12 +17,13 @@ from headrace.ledger.frames import FrameKind, Scan, decode_loss, scan_frames
 from headrace.ledger.ingest.contract import Batch, BatchRefusedError, DatabaseUnavailableError, Ingest, Row
 from headrace.ledger.record import decode_rows
 from headrace.ledger.segment import is_sealed, list_segments, measure_waiting
+from headrace.ledger.turns import DECODED_ROWS, end_turn
 
-CHUNK_BYTES = 1 << 20
-"""Read at a time: about 5,000 records, one transaction. A frame that does not fit is read with twice as much."""
+CHUNK_BYTES = 1 << 18
+"""Read at a time: about 1,200 records, one transaction. A frame that does not fit is read with twice as much."""
 
 
-PASS_BATCHES = 64
+PASS_BATCHES = 256
 """Most batches in one pass, so that a long backlog is reported and a stop obeyed between passes."""
 
 
@@ -141,7 +142,11 @@ class Projector:
         rows: list[Row] = []
         dropped: int | None = None
         torn = scan.torn
+        turn_began = 0
         for frame in scan.frames:
+            if len(rows) - turn_began >= DECODED_ROWS:
+                turn_began = len(rows)
+                end_turn()
             try:
                 if frame.kind is FrameKind.LOSS:
                     dropped = decode_loss(frame)

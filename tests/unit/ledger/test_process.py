@@ -3,16 +3,19 @@
 import os
 import subprocess
 import time
+from pathlib import Path
+
+import pytest
 
 from headrace.ledger.backlog import find_backlog
-from headrace.ledger.process import DATABASE_VARIABLE, NICENESS, projector_launch
+from headrace.ledger.process import AUTOGROUP, DATABASE_VARIABLE, NICENESS, projector_launch
 
 DEADLINE_S = 60
 
 
-def _start(tmp_path, name):
+def _start(tmp_path, name, **how):
     launch = projector_launch(tmp_path / "journal", tmp_path / name, f"sqlite:///{tmp_path / 'headrace.db'}")
-    return subprocess.Popen(launch.argv, env={**os.environ, **launch.env})
+    return subprocess.Popen(launch.argv, env={**os.environ, **launch.env}, **how)
 
 
 def _wait_for(path):
@@ -58,6 +61,30 @@ def test_it_gives_way_to_requests(tmp_path):
         while os.getpriority(os.PRIO_PROCESS, process.pid) != min(19, own + NICENESS):
             assert time.monotonic() < deadline_mono_s
             time.sleep(0.02)
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.skipif(not AUTOGROUP.exists(), reason="this system gives sessions no shares of their own")
+@pytest.mark.parametrize("is_leader", [True, False])
+def test_the_share_of_its_session_is_lowered_where_it_is_its_own(tmp_path, is_leader):
+    """Niceness alone says nothing between sessions; whoever shares its session keeps its share."""
+    process = _start(tmp_path, "ledger.json", start_new_session=is_leader)
+    shown = Path(f"/proc/{process.pid}/autogroup")
+    try:
+        _wait_for(tmp_path / "ledger.json")
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        deadline_mono_s = time.monotonic() + DEADLINE_S
+        while os.getpriority(os.PRIO_PROCESS, process.pid) != min(19, own + NICENESS):
+            assert time.monotonic() < deadline_mono_s
+            time.sleep(0.02)
+        while is_leader and not shown.read_text().endswith(f" nice {NICENESS}\n"):
+            assert time.monotonic() < deadline_mono_s
+            time.sleep(0.02)
+        if not is_leader:
+            assert shown.read_text() == AUTOGROUP.read_text()
+            assert not shown.read_text().endswith(f" nice {NICENESS}\n")
     finally:
         process.kill()
         process.wait()

@@ -1,5 +1,7 @@
 """The projection: every record once, whatever is replayed, torn, refused or unavailable."""
 
+import resource
+
 import pytest
 from sqlalchemy import func, select
 
@@ -12,6 +14,7 @@ from headrace.ledger.ingest.contract import Batch, DatabaseUnavailableError
 from headrace.ledger.process import open_ingest
 from headrace.ledger.projector import Progress, Projector
 from headrace.ledger.segment import list_segments
+from headrace.ledger.turns import TURN_ROWS
 
 
 @pytest.fixture
@@ -141,6 +144,17 @@ def test_many_records_become_rows_as_they_were_written(projector, query, make_jo
     names = tuple(varied[0])
     found = query(select(*(REQUESTS.c[name] for name in names)).order_by(REQUESTS.c.uid))
     assert [dict(zip(names, row, strict=True)) for row in found] == varied
+
+
+def test_much_work_is_done_in_short_turns(projector, make_journal, make_record):
+    """Whoever shares the core with it need not wait until thousands of rows are written."""
+    journal = make_journal()
+    for number in range(4096):
+        journal.append(make_record(number))
+    journal.flush()
+    before = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+    assert projector.project() is Progress.CAUGHT_UP
+    assert resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw - before >= 4096 // TURN_ROWS
 
 
 def test_a_frame_larger_than_a_read_is_still_taken(projector, query, make_journal, make_record):

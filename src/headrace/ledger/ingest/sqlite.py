@@ -5,7 +5,7 @@ Measured on 200,000 rows: less where requests are alike (one model, one pool), m
 
 import contextlib
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from headrace.database.connect import SQLITE_BUSY_S, SQLITE_PRAGMAS
 from headrace.ledger.ingest.contract import Batch, BatchRefusedError, DatabaseUnavailableError, Row, Value, list_losses
 from headrace.ledger.record import RECORD_FIELDS
 from headrace.ledger.segment import writer_of
+from headrace.ledger.turns import TURN_ROWS, end_turn
 
 _GROUP = 32
 """Rows in one statement. Source: measured on 300,000 rows: 1 row 4.2, 10 rows 3.6, 40 rows 3.4 microseconds a row."""
@@ -139,14 +140,19 @@ def _insert_piece(cursor: sqlite3.Cursor, rows: list[Row]) -> int:
             values.append(value)
         else:
             varying.append(column)
-    groups: list[list[Value]] = []
-    for at in range(0, len(rows), _GROUP):
-        group = values.copy()
+    cursor.executemany(_group_statement(tuple(alike)), _groups(values, varying, len(rows)))
+    return cursor.rowcount
+
+
+def _groups(alike: list[Value], varying: list[Sequence[Value]], count: int) -> Iterator[list[Value]]:
+    """The parameters of one statement after the other; each is executed before the next is made."""
+    for at in range(0, count, _GROUP):
+        if at % TURN_ROWS == 0:
+            end_turn()
+        group = alike.copy()
         for column in varying:
             group += column[at : at + _GROUP]
-        groups.append(group)
-    cursor.executemany(_group_statement(tuple(alike)), groups)
-    return cursor.rowcount
+        yield group
 
 
 @lru_cache(maxsize=64)

@@ -52,3 +52,18 @@ def test_no_upgrade_on_a_full_disk(instance: Instance) -> None:
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, hard))
     assert instance.run("reload", "--upgrade").returncode == 0
     assert instance.call() == 200
+
+
+def test_the_status_shows_what_waits_in_a_workers_memory(instance: Instance) -> None:
+    """Records that a full disk does not take are shown, and not lost: they are written once there is room."""
+
+    (worker,) = instance.status()["workers"]
+    soft, hard = resource.prlimit(worker["pid"], resource.RLIMIT_FSIZE)
+    resource.prlimit(worker["pid"], resource.RLIMIT_FSIZE, (0, hard))
+    assert [instance.call() for _ in range(3)] == [200] * 3
+    wait_until(lambda: instance.status()["ledger"]["pending_records"] >= 3, "the status to show them")
+    assert "not on disk yet" in instance.run("status").stdout
+
+    resource.prlimit(worker["pid"], resource.RLIMIT_FSIZE, (soft, hard))
+    wait_until(lambda: instance.status()["ledger"]["pending_records"] == 0, "them to be written")
+    wait_until(lambda: instance.status()["ledger"]["rows"] >= 3, "them to reach the database")

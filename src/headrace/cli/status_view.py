@@ -131,4 +131,6 @@ def _ledger_line(status: InstanceStatus) -> str:
         f"{ledger.waiting_records} records waiting ({lag})",
         f"{ledger.dropped} dropped",
     ]
+    if ledger.pending_records:
+        parts.insert(3, f"{ledger.pending_records} not on disk yet")
     return f"ledger       {', '.join(parts)}" + (f"; {ledger.error}" if ledger.error else "")

@@ -106,6 +106,8 @@ class LedgerSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Rows written since the projection's start."""
     error: str | None
     """Why the database cannot be written at the moment."""
+    pending_records: int = 0
+    """Records in the workers' memory that are not on disk yet: many for longer where the disk is full."""
 
 
 class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):

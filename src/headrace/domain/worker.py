@@ -133,6 +133,8 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     endpoints: tuple[EndpointStatus, ...]
     journal_dropped: int
     """Records that could not be written and were dropped (full disk, slow disk)."""
+    journal_pending: int = 0
+    """Records in its memory that are not on disk yet; they go with it if it is killed."""
     handovers: tuple[HandoverFit, ...] = ()
     """Which pairs of prefill and decode engines go together; one per model that has any."""
     sharing_trouble: str | None = None

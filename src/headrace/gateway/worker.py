@@ -473,6 +473,7 @@ class Worker:
             endpoints=endpoint_statuses(self._directory),
             handovers=tuple(self._handovers.fits.models.values()),
             journal_dropped=self._journal.dropped if self._journal else 0,
+            journal_pending=self._journal.pending if self._journal else 0,
             sharing_trouble=self._keeper.desk.trouble if self._keeper else None,
         )
 

@@ -231,6 +231,7 @@ class InstanceOperations:
             waiting_bytes=backlog.waiting_bytes if backlog else 0,
             lag_s=backlog.lag_s if backlog else None,
             dropped=sum(worker.journal_dropped for worker in workers),
+            pending_records=sum(worker.journal_pending for worker in workers),
             rows=backlog.rows if backlog else 0,
             error=backlog.error if backlog else self.ledger.trouble,
         )

@@ -93,7 +93,7 @@ def instance_status(*, is_ready: bool = True, reason: str = "qwen3-8b: no endpoi
         workers=(GatewayWorkerSummary(worker=1, pid=4800, restarts=2, status=worker),
                  GatewayWorkerSummary(worker=2, pid=None, restarts=0, status=None)),
         ledger=LedgerSummary(is_running=True, waiting_records=12, waiting_bytes=900, lag_s=0.4, dropped=0,
-                             rows=10500, error=None),
+                             rows=10500, error=None, pending_records=301),
     )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ def status_view(status: InstanceStatus) -> RenderableType:
     if status.replicas:
         parts += [replica_table(status.replicas), Text("")]
     if status.endpoints:
-        parts += [_endpoint_table(status.endpoints), Text("")]
+        parts += [endpoint_table(status.endpoints), Text("")]
     else:
         parts += [Text("no endpoint yet: the gateway learns of a replica when it is ready"), Text("")]
     if status.handovers:
@@ -50,7 +50,7 @@ def replica_table(replicas: Iterable[ReplicaStatus]) -> RenderableType:
     return table(columns, map(replica_row, replicas), expendable=("earlier phases s", "port", "pid"))
 
 
-def _endpoint_table(endpoints: Sequence[EndpointSummary]) -> RenderableType:
+def endpoint_table(endpoints: Sequence[EndpointSummary]) -> RenderableType:
     """As the gateway sees them; versions where an engine was asked for its own."""
     versions = ("version",) if any(each.version for each in endpoints) else ()
     columns = ("endpoint", "model", "engine", *versions, "state", "in flight", "attempts", "failures", "reason")

@@ -5,11 +5,12 @@ import re
 import shlex
 from dataclasses import dataclass
 
+from rich.console import Group, RenderableType
 from rich.live import Live
 
 from headrace.cli.output import console
-from headrace.cli.status_view import replica_table
-from headrace.control_api.operations import InstanceStatus
+from headrace.cli.status_view import endpoint_table, replica_table
+from headrace.control_api.operations import EndpointSummary, InstanceStatus
 from headrace.declaration.model import Declaration
 from headrace.domain.endpoint import ReplicaPhase
 
@@ -85,7 +86,7 @@ def welcome_text(welcome: Welcome) -> str:
 
 
 class Progress:
-    """Shows how far the replicas are: a live table on a terminal, one line for each change elsewhere."""
+    """Shows how far replicas and attached engines are: a live table on a terminal, else one line for each change."""
 
     def __init__(self, *, is_silent: bool) -> None:
         self._is_silent = is_silent
@@ -101,7 +102,7 @@ class Progress:
             if not self._is_started:
                 self._live.start()
                 self._is_started = True
-            self._live.update(replica_table(status.replicas), refresh=True)
+            self._live.update(self._table(status), refresh=True)
             return
         for replica in status.replicas:
             key = f"{replica.phase} {_coarse(replica.reason)}"
@@ -111,11 +112,31 @@ class Progress:
                 is_ready = replica.phase == ReplicaPhase.READY.value
                 text = f"ready ({earlier})" if is_ready else f"{replica.phase}: {replica.reason}"
                 self._out.print(f"{replica.endpoint}  {text}", soft_wrap=True)
+        for endpoint in attached(status):
+            text = f"{endpoint.state}: {endpoint.reason}"
+            if self._said.get(endpoint.endpoint) != text:
+                self._said[endpoint.endpoint] = text
+                self._out.print(f"{endpoint.endpoint}  {text}", soft_wrap=True)
+
+    @staticmethod
+    def _table(status: InstanceStatus) -> RenderableType:
+        elsewhere = attached(status)
+        if not elsewhere:
+            return replica_table(status.replicas)
+        if not status.replicas:
+            return endpoint_table(elsewhere)
+        return Group(replica_table(status.replicas), endpoint_table(elsewhere))
 
     def close(self) -> None:
         if self._live is not None and self._is_started:
             self._live.stop()
             self._is_started = False
+
+
+def attached(status: InstanceStatus) -> list[EndpointSummary]:
+    """Engines that run elsewhere: they are no replicas of ours, and may be away for all that is known here."""
+    own = {replica.endpoint for replica in status.replicas}
+    return [endpoint for endpoint in status.endpoints if endpoint.endpoint not in own]
 
 
 def failing_replicas(status: InstanceStatus) -> list[str]:

@@ -3,8 +3,10 @@
 import json
 import shlex
 
-from headrace.cli.up_view import Welcome, failing_replicas, is_settled, make_curl, welcome_text
-from headrace.control_api.operations import InstanceStatus, LedgerSummary, PhaseSpan, ReplicaStatus
+import msgspec
+
+from headrace.cli.up_view import Progress, Welcome, failing_replicas, is_settled, make_curl, welcome_text
+from headrace.control_api.operations import EndpointSummary, InstanceStatus, LedgerSummary, PhaseSpan, ReplicaStatus
 from headrace.declaration.model import Declaration
 
 DECLARATION = Declaration.model_validate(
@@ -101,4 +103,25 @@ def test_a_crash_loop_shows_the_last_words() -> None:
     assert failing_replicas(status("crash-loop", "5 deaths", ("out of memory",))) == [
         "chat/0: 5 deaths",
         "    out of memory",
+    ]
+
+
+def test_an_attached_engine_that_is_away_is_named_while_up_waits(capsys):
+    """Whoever waits sees within seconds which engine it is that does not answer, and why; once for each change."""
+    away = EndpointSummary(
+        endpoint="far/10.0.0.5:8000", pool="far", model="m", engine="vllm", url="http://10.0.0.5:8000",
+        state="not-ready", reason="no connection: Connection refused", since_at=0.0, in_flight=0, requests=0,
+        failures=0,
+    )  # fmt: skip
+    own = msgspec.structs.replace(away, endpoint="chat/0", state="ready", reason="answers probes")
+    seen = msgspec.structs.replace(status(), endpoints=(own, away))
+    progress = Progress(is_silent=False)
+    for _ in range(3):
+        progress.show(seen)
+    back = msgspec.structs.replace(away, state="ready", reason="answers probes")
+    progress.show(msgspec.structs.replace(seen, endpoints=(own, back)))
+    assert capsys.readouterr().err.splitlines() == [
+        "chat/0  ready ()",
+        "far/10.0.0.5:8000  not-ready: no connection: Connection refused",
+        "far/10.0.0.5:8000  ready: answers probes",
     ]

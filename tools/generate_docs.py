@@ -179,7 +179,46 @@ def alerts_page() -> str:
         "```yaml\nrule_files: [headrace-alerts.yaml]   # headrace observe rules --output headrace-alerts.yaml\n```",
         table(("alert", "severity", "holds for", "expression", "says", "what to do"), rows),
         "An instance that is gone says nothing: alert on `up == 0` of the job that scrapes it as well. Budgets are "
-        "also counted when they pass 80 and 100 % (`headrace_budget_marks_total`), so that a scrape cannot miss it.",
+        "also counted when they pass 80 and 100 % (`headrace_budget_marks_total`), so that a scrape cannot miss it. "
+        "What to look at when one fires: the [dashboard](dashboard.md).",
+    )
+
+
+def dashboard_page() -> str:
+    """docs/dashboard.md: how to get the dashboard into Grafana, and what its panels say."""
+    rows = import_module("headrace.fleet.observe.dashboard.rows").ROWS
+    parts: list[Iterable[str] | str] = []
+    for row in rows:
+        panels = ((panel.title, panel.description) for panel in row.panels)
+        parts += [f"## {row.title}", table(("panel", "says"), panels)]
+    return page(
+        "Dashboard",
+        "`headrace observe dashboard` prints a dashboard for Grafana: import it (Dashboards, New, Import), or put it "
+        "where Grafana is provisioned from. It shows what Prometheus scraped from `/metrics` on the control port of "
+        "each instance ([metrics](metrics.md)), and which of the [alerts](alerts.md) fire.",
+        "```bash\n"
+        "headrace observe dashboard --output headrace-dashboard.json\n"
+        "headrace observe dashboard --kubernetes --namespace monitoring | kubectl apply -f -   # Grafana's sidecar\n"
+        "```",
+        "Rows lie in the order in which somebody on call asks. The first three are open; the others ask Prometheus "
+        "nothing until they are opened. At the top stand the data source, gateway (Prometheus' label `instance`), "
+        "model, tenant and endpoint, each all of them unless chosen otherwise, and the bound that first tokens are "
+        "judged by. A choice filters the panels whose metrics have that label: a tenant does not filter latencies, "
+        "which are by model.",
+        "- Numbers in the first row are of now: an instance that is gone shows no data, not its last value.\n"
+        '- "No data" means that a thing is not declared or never happened; such panels say which when pointed at. An '
+        "error share is 0 as long as there are requests.\n"
+        "- A counter's series begins with the first event of its kind, which no rate shows: the first failure with a "
+        "code since the start is in the logs, the second is in the panels too.\n"
+        "- Percentiles are estimated from [buckets](metrics.md#buckets), and are never higher than the last bound.\n"
+        "- There is no goodput: the share of first tokens in time counts those that came, not what was refused or "
+        "broke.",
+        *parts,
+        "## How it is checked",
+        "Tests compare every metric, label and legend with the catalogue, give every expression to Prometheus' "
+        "`promtool`, and evaluate it over series of every metric and over what a gateway with simulated engines "
+        "exposed. The file was checked against the types that Grafana publishes (`@grafana/schema` 13.2.3, schema "
+        "version 42) and its units against `@grafana/data` 13.2.3. It was never opened in a Grafana.",
     )
 
 
@@ -348,6 +387,7 @@ PAGES: dict[str, tuple[str, Callable[[], str]]] = {
     "docs/settings.md": ("headrace.declaration.model", settings_page),
     "docs/errors.md": ("headrace.domain.errors", errors_page),
     "docs/alerts.md": ("headrace.fleet.observe.alerts", alerts_page),
+    "docs/dashboard.md": ("headrace.fleet.observe.dashboard.rows", dashboard_page),
     "docs/metrics.md": ("headrace.telemetry.catalogue", metrics_page),
     "docs/cli.md": ("headrace.cli.main", cli_page),
     "docs/launch-lines.md": ("headrace.cli.engine_launch", launch_lines_page),

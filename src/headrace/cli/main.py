@@ -39,7 +39,7 @@ VERBS = MappingProxyType(
         "check": Verb("headrace.cli.check:app", "Check a declaration and the machine, starting nothing.", DESCRIBE),
         "schema": Verb("headrace.cli.schema:app", "Print the JSON Schema of headrace.yaml.", DESCRIBE),
         "render": Verb("headrace.cli.render:app", "Write it for Docker, compose, systemd or Kubernetes.", DESCRIBE),
-        "observe": Verb("headrace.cli.observe:app", "Write alert rules for Prometheus.", DESCRIBE),
+        "observe": Verb("headrace.cli.observe:app", "Write Prometheus alerts and a Grafana dashboard.", DESCRIBE),
         "version": Verb("headrace.cli.version:app", "Print the versions of headrace and what it runs on.", DESCRIBE),
         "up": Verb("headrace.cli.up:app", "Start the declared engines and the gateway.", RUN),
         "down": Verb("headrace.cli.down:app", "Stop what `headrace up` started.", RUN),

@@ -3,6 +3,7 @@
 Label values are bounded: declared names, closed enums, and nothing a caller can invent (PAINS 14).
 """
 
+from headrace.telemetry.process_metrics import PROCESS_METRICS
 from headrace.telemetry.routing_metrics import ROUTING_METRICS
 from headrace.telemetry.spec import MetricKind, MetricSpec
 
@@ -277,5 +278,6 @@ METRICS: tuple[MetricSpec, ...] = (
     BUDGET_MARKS, SHARING_LOST, SHARING_MEMBERS, SHARING_EXCHANGES, SHARING_FAILURES, SHARING_LOSSES,
     IDENTITY_KEYS_TIME, IDENTITY_FETCHES,
     LEDGER_LAG, REPLICA_PHASE, REPLICA_RESTARTS, GATEWAY_RESTARTS, *ROUTING_METRICS,
+    *PROCESS_METRICS,
 )  # fmt: skip
 """All of them, in the order of docs/metrics.md."""

@@ -1,1 +1,1 @@
-"""What an operator's monitoring is given: alert rules for Prometheus. Starts nothing and changes nothing."""
+"""What an operator's monitoring is given: alert rules for Prometheus and a dashboard for Grafana. Starts nothing."""

@@ -12,6 +12,7 @@ from headrace.gateway.accounting.counters import Counters, ModelCounters
 from headrace.gateway.accounting.histogram import Histogram
 from headrace.telemetry import catalogue
 from headrace.telemetry.catalogue import MetricSpec
+from headrace.telemetry.process_metrics import PROCESS_NAMESPACE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +110,7 @@ class Exposition:
         self._registry.register(GatewayCollector(counters, sample))
         for collector in more:
             self._registry.register(collector)
-        ProcessCollector(namespace="headrace_gateway", registry=self._registry)
+        ProcessCollector(namespace=PROCESS_NAMESPACE, registry=self._registry)
 
     def text(self) -> str:
         """Prometheus text format 0.0.4."""

@@ -1,0 +1,1 @@
+"""`headrace observe dashboard`: a dashboard for Grafana. One module per row; `grafana.py` makes the file of them."""

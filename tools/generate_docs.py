@@ -156,7 +156,8 @@ def metrics_page() -> str:
     return page(
         "Metrics",
         "What `/metrics` on the control port exposes, in Prometheus text format. Label values are declared names and "
-        "closed lists, never what callers make up.",
+        "closed lists, never what callers make up. Counters of what an engine or headrace may do wrong stand at 0 for "
+        "every declared model and each of their words, so that a rate shows the first event; others begin with it.",
         table(("metric", "kind", "labels", "unit", "meaning"), rows),
         "## Buckets",
         "Upper bounds, in the metric's unit, without `+Inf`:",
@@ -208,8 +209,8 @@ def dashboard_page() -> str:
         "- Numbers in the first row are of now: an instance that is gone shows no data, not its last value.\n"
         '- "No data" means that a thing is not declared or never happened; such panels say which when pointed at. An '
         "error share is 0 as long as there are requests.\n"
-        "- A counter's series begins with the first event of its kind, which no rate shows: the first failure with a "
-        "code since the start is in the logs, the second is in the panels too.\n"
+        "- Panels of troubles show those that happen. Each begins at 0 with the gateway, so that the first one shows; "
+        "but what is a caller's or a tenant's doing (400, 429) begins with its first event, which no rate shows.\n"
         "- Percentiles are estimated from [buckets](metrics.md#buckets), and are never higher than the last bound.\n"
         "- There is no goodput: the share of first tokens in time counts those that came, not what was refused or "
         "broke.",

@@ -3,6 +3,7 @@
 Label values are bounded: declared names, closed enums, and nothing a caller can invent (PAINS 14).
 """
 
+from headrace.domain.errors import ERRORS, Fault, Outcome
 from headrace.telemetry.process_metrics import PROCESS_METRICS
 from headrace.telemetry.routing_metrics import ROUTING_METRICS
 from headrace.telemetry.spec import MetricKind, MetricSpec
@@ -24,8 +25,12 @@ END_TO_END_BUCKETS_S = (
 QUEUE_BUCKETS_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 
 
-def _counter(name: str, labels: tuple[str, ...], unit: str, description: str) -> MetricSpec:
-    return MetricSpec(name=name, kind=MetricKind.COUNTER, labels=labels, unit=unit, description=description)
+def _counter(
+    name: str, labels: tuple[str, ...], unit: str, description: str, from_zero: tuple[str, ...] = ()
+) -> MetricSpec:
+    return MetricSpec(
+        name=name, kind=MetricKind.COUNTER, labels=labels, unit=unit, description=description, from_zero=from_zero
+    )
 
 
 def _gauge(name: str, labels: tuple[str, ...], unit: str, description: str) -> MetricSpec:
@@ -47,6 +52,13 @@ REQUESTS = _counter(
     "headrace_requests_total", ("model", "outcome", "code"), "requests",
     "Requests by outcome and error code (empty when completed); every request is counted exactly once.",
 )  # fmt: skip
+ENDS_FROM_ZERO = (
+    (Outcome.COMPLETED.value, ""),
+    *((row.outcome.value, code.value) for code, row in ERRORS.items() if row.fault not in (Fault.CALLER, Fault.TENANT)),
+)
+"""Outcomes and codes of REQUESTS that a declared model shows as 0 before the first one (see `MetricSpec.from_zero`):
+all but those that are a caller's or a tenant's own doing.
+"""
 TTFT = _histogram(
     "headrace_ttft_seconds", "Time to first token, observer gateway: request complete to first output event.",
     FIRST_TOKEN_BUCKETS_S,
@@ -74,6 +86,7 @@ QUEUE_REFUSALS = _counter(
     ("model", "bound"),
     "requests",
     "Requests refused or ended by a queue: by the bound that was full, expired, or by the tenant's ladder.",
+    from_zero=("tenant_requests", "tenant_bytes", "pool_requests", "pool_bytes", "expired", "ladder"),
 )
 QUEUE_DEGRADED = _counter(
     "headrace_queue_degraded_total",
@@ -120,10 +133,16 @@ HANDOVER_DECISIONS = _counter(
 HANDOVERS = _counter(
     "headrace_handovers_total", ("model", "end"), "requests",
     "Hand-overs by how they ended: completed, fell-back, passed-on, broken, caller-left.",
+    from_zero=("completed", "fell-back", "passed-on", "broken", "caller-left"),
 )  # fmt: skip
 HANDOVER_FALLBACKS = _counter(
     "headrace_handover_fallbacks_total", ("model", "reason"), "requests",
     "Hand-overs that failed before decode's first token, by reason; the request went to one engine.",
+    from_zero=(
+        "prefill_refused", "prefill_lost", "prefill_late", "prefill_unreadable", "ticket_spent", "ticket_expired",
+        "transfer_failed", "transfer_late", "transfer_short", "file_torn", "decode_unavailable", "decode_refused",
+        "decode_lost", "decode_late",
+    ),
 )  # fmt: skip
 HANDOVER_PAIRS = _gauge(
     "headrace_handover_pairs", ("model", "state"), "pairs",
@@ -153,15 +172,24 @@ IN_FLIGHT = _gauge("headrace_in_flight_requests", (), "requests", "Admitted requ
 CONNECTIONS = _gauge("headrace_caller_connections", (), "connections", "Open connections of callers.")
 RETRIES = _counter("headrace_retries_total", ("model",), "attempts", "Attempts repeated at the same endpoint.")
 FAILOVERS = _counter(
-    "headrace_failovers_total", ("model", "code"), "attempts", "Attempts moved to another endpoint, by cause."
+    "headrace_failovers_total",
+    ("model", "code"),
+    "attempts",
+    "Attempts moved to another endpoint, by cause.",
+    from_zero=tuple(code.value for code, row in ERRORS.items() if row.may_fail_over),
 )
 RESUMES = _counter(
     "headrace_resumes_total", ("model", "cause"), "resumes",
     "Streams sent on to another endpoint after their first byte, by cause: died, stalled, drained.",
+    from_zero=("died", "stalled", "drained"),
 )  # fmt: skip
 UNRESUMED = _counter(
     "headrace_unresumed_streams_total", ("model", "reason"), "requests",
     "Streams that broke after their first byte and ended in an error, by the reason why they were not resumed.",
+    from_zero=(
+        "off", "api", "engine", "choices", "logprobs", "tools", "reasoning", "penalties", "min_tokens", "seed",
+        "structured", "messages", "field", "too_long", "refused", "attempts", "budget", "no_endpoint",
+    ),
 )  # fmt: skip
 RESUME_GAP = _histogram(
     "headrace_resume_gap_seconds",
@@ -206,6 +234,7 @@ LOG_DROPPED = _counter(
 TENANT_REQUESTS = _counter(
     "headrace_tenant_requests_total", ("tenant", "outcome"), "requests",
     "Requests by tenant and outcome; tenants beyond quota.named_tenants are other.",
+    from_zero=tuple(outcome.value for outcome in Outcome),
 )  # fmt: skip
 TENANT_TOKENS = _counter(
     "headrace_tenant_tokens_total", ("tenant", "kind"), "tokens",

@@ -341,7 +341,7 @@ async def test_junk_makes_no_series(tmp_path: Path, engine: ScriptedEngine, coun
             line for line in (await gateway.metrics()).splitlines() if line.startswith("headrace_tenant_requests_t")
         ]
         named = {line.split('tenant="')[1].split('"')[0] for line in lines}
-        assert named == {"t0", "t1", "other"}
+        assert named == {"default", "t0", "t1", "other"}
         assert await gateway.metric('headrace_tenant_requests_total{outcome="completed",tenant="other"}') == 4
         assert await gateway.metric('headrace_tenant_cost_total{currency="USD",tenant="t0"}') == pytest.approx(0.0002)
         assert await gateway.metric('headrace_quota_refusals_total{level="tenant",limit="requests_per_min"}') == 6

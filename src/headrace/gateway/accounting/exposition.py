@@ -58,20 +58,22 @@ class GatewayCollector(Collector):
         resumes, unresumed = _counter(catalogue.RESUMES), _counter(catalogue.UNRESUMED)
         hedges = _counter(catalogue.HEDGES)
         for name, counted in models.items():
-            for (outcome, code), count in counted.ended.items():
+            is_declared = counted is not self._counters.unknown
+            ended = dict.fromkeys(catalogue.ENDS_FROM_ZERO if is_declared else (), 0) | counted.ended
+            for (outcome, code), count in ended.items():
                 requests.add_metric([name, outcome, code], count)
             tokens.add_metric([name, "input"], counted.input_tokens)
             tokens.add_metric([name, "cached_input"], counted.cached_input_tokens)
             tokens.add_metric([name, "output"], counted.output_tokens)
             retries.add_metric([name], counted.retries)
-            for code, count in counted.failovers.items():
-                failovers.add_metric([name, code], count)
-            for cause, count in counted.resumes.items():
-                resumes.add_metric([name, cause], count)
             for result, count in counted.hedges.items():
                 hedges.add_metric([name, result], count)
-            for reason, count in counted.unresumed.items():
-                unresumed.add_metric([name, reason], count)
+            for spec, family, counts in (
+                (catalogue.FAILOVERS, failovers, counted.failovers), (catalogue.RESUMES, resumes, counted.resumes),
+                (catalogue.UNRESUMED, unresumed, counted.unresumed),
+            ):  # fmt: skip
+                for label, count in (spec.with_zeros(counts) if is_declared else counts).items():
+                    family.add_metric([name, label], count)
         yield from (requests, tokens, retries, failovers, resumes, unresumed, hedges)
         yield _histograms(catalogue.TTFT, models, lambda counted: counted.ttft)
         yield _histograms(catalogue.TPOT, models, lambda counted: counted.tpot)

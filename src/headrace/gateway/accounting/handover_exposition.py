@@ -67,7 +67,8 @@ class HandoverCollector(Collector):
         stages = HistogramMetricFamily(spec.name, spec.description, labels=spec.labels)
         for model, counts in self._sample().items():
             for family, by_label in (
-                (decisions, counts.decisions), (ended, counts.ended), (fallbacks, counts.fallbacks),
+                (decisions, counts.decisions), (ended, catalogue.HANDOVERS.with_zeros(counts.ended)),
+                (fallbacks, catalogue.HANDOVER_FALLBACKS.with_zeros(counts.fallbacks)),
                 (pairs, counts.pairs),
             ):  # fmt: skip
                 for label, count in by_label.items():

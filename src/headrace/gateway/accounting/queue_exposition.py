@@ -30,7 +30,7 @@ class QueueCollector(Collector):
                 waiting.add_metric([status.model, name], count)
                 ages = [each.oldest_s for each in status.tenants if each.request_class == name]
                 oldest.add_metric([status.model, name], max((each for each in ages if each is not None), default=0.0))
-            for bound, count in status.refused.items():
+            for bound, count in catalogue.QUEUE_REFUSALS.with_zeros(status.refused).items():
                 refused.add_metric([status.model, bound], count)
             for step, count in status.degraded.items():
                 degraded.add_metric([status.model, step], count)

@@ -59,7 +59,7 @@ class QuotaCollector(Collector):
         requests, tokens = _counter(catalogue.TENANT_REQUESTS), _counter(catalogue.TENANT_TOKENS)
         gpu, cost = _counter(catalogue.TENANT_GPU), _counter(catalogue.TENANT_COST)
         for name, counts in (*tenants.named.items(), (OTHER, tenants.other)):
-            for outcome, count in counts.ended.items():
+            for outcome, count in catalogue.TENANT_REQUESTS.with_zeros(counts.ended).items():
                 requests.add_metric([name, outcome], count)
             tokens.add_metric([name, "input"], counts.input_tokens)
             tokens.add_metric([name, "cached_input"], counts.cached_input_tokens)

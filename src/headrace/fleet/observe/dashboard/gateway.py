@@ -11,7 +11,7 @@ ROW = Row(
     title="The gateway itself",
     panels=(
         Panel(
-            title="CPU",
+            title="CPU (cores)",
             description="Cores in use by all workers of an instance. A worker is one thread: at one core each, add "
             "workers (gateway.workers). No data where the system does not tell.",
             queries=(Query(per_second(process_metrics.PROCESS_CPU, by=BY_INSTANCE), "{{instance}}"),),
@@ -93,14 +93,6 @@ ROW = Row(
             unit=Unit.COUNT,
         ),
         Panel(
-            title="Up since",
-            description="Age of the oldest worker of each instance.",
-            queries=(
-                Query(f"time() - min by (instance) ({series(process_metrics.PROCESS_START)})", "{{instance}}"),
-            ),
-            unit=Unit.SECONDS, shape=Shape.NUMBER,
-        ),
-        Panel(
             title="Age of identity providers' keys",
             description="Old: their address cannot be reached, and tokens signed with a new key are refused. The alert "
             "fires at the line, a day. No data: no identity provider is declared.",
@@ -110,6 +102,14 @@ ROW = Row(
                 ),
             ),
             unit=Unit.SECONDS, thresholds=(Threshold(86400, Color.ORANGE),),
+        ),
+        Panel(
+            title="Up since",
+            description="Age of the oldest worker of each instance.",
+            queries=(
+                Query(f"time() - min by (instance) ({series(process_metrics.PROCESS_START)})", "{{instance}}"),
+            ),
+            unit=Unit.SECONDS, shape=Shape.NUMBER,
         ),
     ),
     is_open=False,

@@ -2,7 +2,7 @@
 
 from headrace.fleet.observe.dashboard.latency import percentiles
 from headrace.fleet.observe.dashboard.panel import Color, Panel, Query, Row, Threshold, Unit
-from headrace.fleet.observe.dashboard.promql import largest, per_minute, per_second, ratio, ratio_or_zero
+from headrace.fleet.observe.dashboard.promql import largest, per_second, ratio, ratio_or_zero, troubles
 from headrace.telemetry import catalogue
 
 ROW = Row(
@@ -32,7 +32,7 @@ ROW = Row(
         Panel(
             title="Fallbacks by reason",
             description="At which step it failed: docs/disaggregation.md.",
-            queries=(Query(per_minute(catalogue.HANDOVER_FALLBACKS, by=("model", "reason")), "{{model}} {{reason}}"),),
+            queries=(Query(troubles(catalogue.HANDOVER_FALLBACKS, by=("model", "reason")), "{{model}} {{reason}}"),),
             unit=Unit.PER_MINUTE, is_stacked=True,
         ),
         Panel(

@@ -14,6 +14,7 @@ from headrace.telemetry import catalogue
 PLATFORM_CODES = "|".join(code.value for code, spec in ERRORS.items() if spec.fault is Fault.PLATFORM)
 """Refusals that say that headrace or its engines cannot serve now; a caller's limit (429) is none of them."""
 FAILED = f'outcome="{Outcome.FAILED.value}"'
+NOT_COMPLETED = f'outcome!="{Outcome.COMPLETED.value}"'
 TURNED_AWAY = f'code=~"{PLATFORM_CODES}"'
 BOUND = 'le="$ttft_bound"'
 OUT = 'state=~"unknown|not-ready|ejected"'
@@ -104,10 +105,10 @@ COURSES = (
     Panel(
         title="Not completed, by code",
         description="Requests that did not complete, by outcome and error code. Codes, whose fault each is and what "
-        "to do: docs/errors.md. The first of a kind since the gateway began is not in a rate: the logs have it.",
+        "to do: docs/errors.md. No data: all were completed.",
         queries=(
             Query(
-                per_second(catalogue.REQUESTS, f'outcome!="{Outcome.COMPLETED.value}"', by=("outcome", "code")),
+                f"{per_second(catalogue.REQUESTS, NOT_COMPLETED, by=('outcome', 'code'))} > 0",
                 "{{code}} ({{outcome}})",
             ),
         ),

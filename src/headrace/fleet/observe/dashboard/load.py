@@ -2,7 +2,7 @@
 
 from headrace.domain.endpoint import EndpointState, ReplicaPhase
 from headrace.fleet.observe.dashboard.panel import Color, Panel, Query, Row, Shape, Threshold, Unit, Word
-from headrace.fleet.observe.dashboard.promql import largest, per_minute, ratio, state_number, summed
+from headrace.fleet.observe.dashboard.promql import largest, ratio, state_number, summed, troubles
 from headrace.telemetry import catalogue, routing_metrics
 
 STATES = (
@@ -39,11 +39,11 @@ QUEUES = (
         title="Refused by queues, or changed by them",
         description="Refused or ended, by the bound that was full; made shorter or sent to a cheaper model; offline "
         "requests taken back from an engine for more urgent ones. More replicas, or smaller shares for whoever floods "
-        "it: docs/queueing.md.",
+        "it: docs/queueing.md. No data: nothing of it happened.",
         queries=(
-            Query(per_minute(catalogue.QUEUE_REFUSALS, by=("model", "bound")), "{{model}} refused: {{bound}}"),
-            Query(per_minute(catalogue.QUEUE_DEGRADED, by=("model", "step")), "{{model}} changed: {{step}}"),
-            Query(per_minute(catalogue.QUEUE_WITHDRAWALS, by=("model",)), "{{model}} taken back"),
+            Query(troubles(catalogue.QUEUE_REFUSALS, by=("model", "bound")), "{{model}} refused: {{bound}}"),
+            Query(troubles(catalogue.QUEUE_DEGRADED, by=("model", "step")), "{{model}} changed: {{step}}"),
+            Query(troubles(catalogue.QUEUE_WITHDRAWALS, by=("model",)), "{{model}} taken back"),
         ),
         unit=Unit.PER_MINUTE,
     ),

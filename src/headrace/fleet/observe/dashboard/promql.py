@@ -57,6 +57,11 @@ def per_minute(spec: MetricSpec, *matchers: str, by: tuple[str, ...] = ()) -> st
     return f"60 * {per_second(spec, *matchers, by=by)}"
 
 
+def troubles(spec: MetricSpec, *matchers: str, by: tuple[str, ...] = ()) -> str:
+    """Per minute, and of the many troubles that there are only those that there are now."""
+    return f"{per_minute(spec, *matchers, by=by)} > 0"
+
+
 def quantile(share: float, spec: MetricSpec, *matchers: str, by: tuple[str, ...] = ()) -> str:
     """Estimate a quantile from a histogram's buckets; nothing, rather than not-a-number, where nothing came."""
     buckets = f"rate({series(spec, *matchers, suffix='_bucket')}{WINDOW})"

@@ -2,7 +2,7 @@
 
 from headrace.domain.errors import Outcome
 from headrace.fleet.observe.dashboard.panel import Color, Panel, Query, Row, Shape, Threshold, Unit
-from headrace.fleet.observe.dashboard.promql import per_minute, per_second, series
+from headrace.fleet.observe.dashboard.promql import per_minute, per_second, series, troubles
 from headrace.telemetry import catalogue
 
 MONEY_LEGEND = "{{tenant}} ({{currency}})"
@@ -56,8 +56,9 @@ ROW = Row(
         ),
         Panel(
             title="Budgets used",
-            description="Spent and reserved of each declared budget in the present day or month (UTC). At 100 % "
-            "requests are refused: headrace budget. No data: no budget is declared.",
+            description="Spent and reserved of each declared budget in the present day or month (UTC). A "
+            "request whose cost might go beyond is refused, shortly before 100 %: headrace budget. No data: none is "
+            "declared.",
             queries=(Query(BUDGETS, "{{level}} {{name}} ({{period}})"),),
             unit=Unit.SHARE, shape=Shape.SHARES, top=1,
             thresholds=(Threshold(0.8, Color.ORANGE), Threshold(1, Color.RED)),
@@ -73,7 +74,7 @@ ROW = Row(
             description="Whom it hurts: requests by tenant that were rejected, evicted, failed or cancelled.",
             queries=(
                 Query(
-                    per_minute(
+                    troubles(
                         catalogue.TENANT_REQUESTS, f'outcome!="{Outcome.COMPLETED.value}"', by=("tenant", "outcome")
                     ),
                     "{{tenant}} {{outcome}}",

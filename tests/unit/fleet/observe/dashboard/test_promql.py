@@ -11,6 +11,7 @@ from headrace.fleet.observe.dashboard.promql import (
     series,
     state_number,
     summed,
+    troubles,
 )
 from headrace.telemetry import catalogue
 
@@ -52,6 +53,7 @@ def test_expressions_read_as_prometheus_writes_them() -> None:
     requests = 'headrace_retries_total{instance=~"$instance",model=~"$model"}'
     assert per_second(catalogue.RETRIES, by=("model",)) == f"sum by (model) (rate({requests}[$__rate_interval]))"
     assert per_minute(catalogue.RETRIES) == f"60 * sum(rate({requests}[$__rate_interval]))"
+    assert troubles(catalogue.RETRIES) == f"60 * sum(rate({requests}[$__rate_interval])) > 0"
     assert quantile(0.5, catalogue.QUEUE, by=("model",)) == (
         "histogram_quantile(0.5, sum by (model, le) (rate("
         'headrace_queue_seconds_bucket{instance=~"$instance",model=~"$model"}[$__rate_interval]))) >= 0'

@@ -13,6 +13,7 @@ from headrace.database.url import DatabaseUrl
 from headrace.ledger.ingest.contract import Batch, BatchRefusedError, DatabaseUnavailableError, list_losses
 from headrace.ledger.record import RECORD_FIELDS
 from headrace.ledger.segment import writer_of
+from headrace.ledger.turns import TURN_ROWS, in_turns
 
 _COLUMNS = ", ".join(REQUESTS.c[name].name for name in RECORD_FIELDS)
 _STAGE = "CREATE TEMPORARY TABLE requests_stage (LIKE requests) ON COMMIT DELETE ROWS"
@@ -60,7 +61,7 @@ class PostgresIngest:
                 written = 0
                 if batch.rows:
                     with cursor.copy(_COPY) as copy:
-                        for row in batch.rows:
+                        for row in in_turns(batch.rows, TURN_ROWS):
                             copy.write_row(row)
                     cursor.execute(_MOVE)
                     written = cursor.rowcount

@@ -13,7 +13,7 @@ from headrace.database.connect import SQLITE_BUSY_S, SQLITE_PRAGMAS
 from headrace.ledger.ingest.contract import Batch, BatchRefusedError, DatabaseUnavailableError, Row, Value, list_losses
 from headrace.ledger.record import RECORD_FIELDS
 from headrace.ledger.segment import writer_of
-from headrace.ledger.turns import TURN_ROWS, end_turn
+from headrace.ledger.turns import TURN_ROWS, in_turns
 
 _GROUP = 32
 """Rows in one statement. Source: measured on 300,000 rows: 1 row 4.2, 10 rows 3.6, 40 rows 3.4 microseconds a row."""
@@ -146,9 +146,7 @@ def _insert_piece(cursor: sqlite3.Cursor, rows: list[Row]) -> int:
 
 def _groups(alike: list[Value], varying: list[Sequence[Value]], count: int) -> Iterator[list[Value]]:
     """The parameters of one statement after the other; each is executed before the next is made."""
-    for at in range(0, count, _GROUP):
-        if at % TURN_ROWS == 0:
-            end_turn()
+    for at in in_turns(range(0, count, _GROUP), TURN_ROWS // _GROUP):
         group = alike.copy()
         for column in varying:
             group += column[at : at + _GROUP]

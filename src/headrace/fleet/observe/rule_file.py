@@ -1,11 +1,10 @@
 """The alerts as a rule file of Prometheus: what `rule_files` takes, or the `spec` of a PrometheusRule."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
-import yaml
-
 from headrace.fleet.observe.alerts import ALERTS, Alert
+from headrace.fleet.observe.yaml_text import object_metadata, yaml_text
 
 HEAD = "# Made by `headrace observe rules`. Bounds are a beginning: docs/alerts.md says what each alert means.\n"
 
@@ -27,21 +26,15 @@ def rule_groups(alerts: Iterable[Alert] = ALERTS) -> dict[str, Any]:
 
 def rule_file() -> str:
     """Return the file's text."""
-    return _text(rule_groups())
+    return yaml_text(HEAD, rule_groups())
 
 
 def prometheus_rule(name: str, namespace: str | None) -> str:
     """The same as an object of the Prometheus operator for Kubernetes."""
-    metadata = {"name": name} | ({} if namespace is None else {"namespace": namespace})
     document = {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
-        "metadata": metadata,
+        "metadata": object_metadata(name, namespace),
         "spec": rule_groups(),
     }
-    return _text(document)
-
-
-def _text(document: dict[str, Any]) -> str:
-    dump: Callable[..., str] = yaml.safe_dump  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] # its stubs
-    return HEAD + dump(document, sort_keys=False, width=120, allow_unicode=True)
+    return yaml_text(HEAD, document)

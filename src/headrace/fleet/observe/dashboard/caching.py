@@ -3,6 +3,7 @@
 from headrace.fleet.observe.dashboard.panel import Color, Panel, Query, Row, Threshold, Unit
 from headrace.fleet.observe.dashboard.promql import (
     largest,
+    largest_per_minute,
     largest_per_second,
     per_minute,
     per_second,
@@ -122,12 +123,11 @@ ROW = Row(
             "holds is not known until it is asked again.",
             queries=(
                 Query(
-                    f"60 * {largest_per_second(routing_metrics.CACHE_EMPTIED, by=('endpoint', 'cause'))}",
+                    largest_per_minute(routing_metrics.CACHE_EMPTIED, by=("endpoint", "cause")),
                     "{{endpoint}} {{cause}}",
                 ),
                 Query(
-                    "60 * "
-                    + largest_per_second(
+                    largest_per_minute(
                         routing_metrics.EVENT_MESSAGES, 'result=~"missed|unreadable"', by=("endpoint", "result")
                     ),
                     "{{endpoint}} {{result}}",

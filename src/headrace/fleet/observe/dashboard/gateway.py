@@ -1,7 +1,16 @@
 """Last row: the gateway's own processes, its records and what it depends on."""
 
 from headrace.fleet.observe.dashboard.panel import Color, Panel, Query, Row, Shape, Threshold, Unit, Word
-from headrace.fleet.observe.dashboard.promql import INSTANCE, largest, per_minute, per_second, ratio, series, summed
+from headrace.fleet.observe.dashboard.promql import (
+    INSTANCE,
+    largest,
+    per_hour,
+    per_minute,
+    per_second,
+    ratio,
+    series,
+    summed,
+)
 from headrace.telemetry import catalogue, process_metrics
 
 BY_INSTANCE = (INSTANCE,)
@@ -88,7 +97,7 @@ ROW = Row(
             title="Restarts of gateway workers",
             description="Per hour. Their callers' connections broke: the supervisor's log has their ends.",
             queries=(
-                Query(f"3600 * {per_second(catalogue.GATEWAY_RESTARTS, by=BY_INSTANCE)}", "{{instance}} per hour"),
+                Query(per_hour(catalogue.GATEWAY_RESTARTS, by=BY_INSTANCE), "{{instance}} per hour"),
             ),
             unit=Unit.COUNT,
         ),

@@ -8,11 +8,10 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import yaml
-
 from headrace.fleet.observe.dashboard.panel import GRID_COLUMNS, Panel, Query, Row, Shape, Unit
 from headrace.fleet.observe.dashboard.rows import ROWS
 from headrace.fleet.observe.dashboard.variables import DATASOURCE, variables
+from headrace.fleet.observe.yaml_text import object_metadata, yaml_text
 
 SCHEMA_VERSION = 42
 UID = "headrace"
@@ -32,10 +31,10 @@ def dashboard_file() -> str:
 
 def dashboard_config_map(name: str, namespace: str | None) -> str:
     """The same in a ConfigMap for Grafana's sidecar on Kubernetes."""
-    metadata = {"name": name} | ({} if namespace is None else {"namespace": namespace}) | {"labels": SIDECAR_LABEL}
-    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"headrace.json": _compact()}}
-    dump: Callable[..., str] = yaml.safe_dump  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] # its stubs
-    return "# Made by `headrace observe dashboard`.\n" + dump(document, sort_keys=False, allow_unicode=True)
+    metadata = object_metadata(name, namespace) | {"labels": SIDECAR_LABEL}
+    compact = json.dumps(dashboard(), separators=(",", ":"), ensure_ascii=False)
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"headrace.json": compact}}
+    return yaml_text("# Made by `headrace observe dashboard`.\n", document)
 
 
 def dashboard(rows: tuple[Row, ...] = ROWS) -> dict[str, Any]:
@@ -59,10 +58,6 @@ def dashboard(rows: tuple[Row, ...] = ROWS) -> dict[str, Any]:
         "links": [],
         "panels": list(_placed(rows)),
     }
-
-
-def _compact() -> str:
-    return json.dumps(dashboard(), separators=(",", ":"), ensure_ascii=False)
 
 
 def _placed(rows: tuple[Row, ...]) -> Iterator[dict[str, Any]]:

@@ -29,6 +29,8 @@ ALL, BY_MODEL = per_second(catalogue.REQUESTS), per_second(catalogue.REQUESTS, b
 FIRST_TOKENS = per_second(catalogue.TTFT, suffix="_count")
 IN_TIME = per_second(catalogue.TTFT, BOUND, suffix="_bucket")
 ENGINES_OUT = f"sum({largest(catalogue.ENDPOINT_STATE, OUT, by=('endpoint', 'state'))} > bool 0)"
+IN_WORK = (Query(summed(catalogue.IN_FLIGHT), "in flight"), Query(summed(catalogue.QUEUE_WAITING), "waiting"))
+SHARE_IS_BAD = (Threshold(0.005, Color.YELLOW), Threshold(0.02, Color.RED))
 
 NUMBERS = (
     Panel(
@@ -43,7 +45,7 @@ NUMBERS = (
         "fires from 2 % on. By code: the panel below; what a code means: docs/errors.md.",
         queries=(Query(ratio_or_zero(per_second(catalogue.REQUESTS, FAILED), ALL), "failed"),),
         unit=Unit.SHARE, shape=Shape.NUMBER, width=3,
-        thresholds=(Threshold(0.005, Color.YELLOW), Threshold(0.02, Color.RED)),
+        thresholds=SHARE_IS_BAD,
     ),
     Panel(
         title="Turned away",
@@ -51,7 +53,7 @@ NUMBERS = (
         "caller's own limits (429) are not in it: see the row of tenants.",
         queries=(Query(ratio_or_zero(per_second(catalogue.REQUESTS, TURNED_AWAY), ALL), "turned away"),),
         unit=Unit.SHARE, shape=Shape.NUMBER, width=3,
-        thresholds=(Threshold(0.005, Color.YELLOW), Threshold(0.02, Color.RED)),
+        thresholds=SHARE_IS_BAD,
     ),
     Panel(
         title="TTFT in time",
@@ -64,9 +66,7 @@ NUMBERS = (
     Panel(
         title="Now",
         description="Admitted requests that have not ended, and those of them that wait in the gateway for room.",
-        queries=(
-            Query(summed(catalogue.IN_FLIGHT), "in flight"), Query(summed(catalogue.QUEUE_WAITING), "waiting"),
-        ),
+        queries=IN_WORK,
         unit=Unit.COUNT, shape=Shape.NUMBER, width=4,
     ),
     Panel(
@@ -139,9 +139,7 @@ COURSES = (
     Panel(
         title="In flight and waiting",
         description="Admitted requests that have not ended; waiting is the part that found no room yet.",
-        queries=(
-            Query(summed(catalogue.IN_FLIGHT), "in flight"), Query(summed(catalogue.QUEUE_WAITING), "waiting"),
-        ),
+        queries=IN_WORK,
         unit=Unit.COUNT,
     ),
     Panel(

@@ -52,9 +52,18 @@ def largest_per_second(spec: MetricSpec, *matchers: str, by: tuple[str, ...] = (
     return _grouped("max", by, f"rate({series(spec, *matchers)}{WINDOW})", spec)
 
 
+def largest_per_minute(spec: MetricSpec, *matchers: str, by: tuple[str, ...] = ()) -> str:
+    return f"60 * {largest_per_second(spec, *matchers, by=by)}"
+
+
 def per_minute(spec: MetricSpec, *matchers: str, by: tuple[str, ...] = ()) -> str:
     """For what should be rare: 0.02 a second tells nobody anything."""
     return f"60 * {per_second(spec, *matchers, by=by)}"
+
+
+def per_hour(spec: MetricSpec, *matchers: str, by: tuple[str, ...] = ()) -> str:
+    """For what is rarer still, and for money."""
+    return f"3600 * {per_second(spec, *matchers, by=by)}"
 
 
 def troubles(spec: MetricSpec, *matchers: str, by: tuple[str, ...] = ()) -> str:

@@ -1,7 +1,7 @@
 """Seventh row: what headrace does so that callers do not notice what breaks."""
 
 from headrace.fleet.observe.dashboard.panel import Panel, Query, Row, Unit
-from headrace.fleet.observe.dashboard.promql import per_minute, per_second, ratio_or_zero, troubles
+from headrace.fleet.observe.dashboard.promql import per_hour, per_minute, per_second, ratio_or_zero, troubles
 from headrace.telemetry import catalogue
 
 ROW = Row(
@@ -69,7 +69,7 @@ ROW = Row(
             description="Deaths and restarts of engines that headrace runs: headrace logs has their last words. No "
             "data where all engines run elsewhere.",
             queries=(
-                Query(f"3600 * {per_second(catalogue.REPLICA_RESTARTS, by=('replica',))}", "{{replica}} per hour"),
+                Query(per_hour(catalogue.REPLICA_RESTARTS, by=("replica",)), "{{replica}} per hour"),
             ),
             unit=Unit.COUNT, width=12,
         ),

@@ -1,8 +1,8 @@
 """Fourth row: who uses how much, what it costs, and whose limits refuse."""
 
-from headrace.domain.errors import Outcome
+from headrace.fleet.observe.dashboard.health import NOT_COMPLETED
 from headrace.fleet.observe.dashboard.panel import Color, Panel, Query, Row, Shape, Threshold, Unit
-from headrace.fleet.observe.dashboard.promql import per_minute, per_second, series, troubles
+from headrace.fleet.observe.dashboard.promql import per_hour, per_minute, per_second, series, troubles
 from headrace.telemetry import catalogue
 
 MONEY_LEGEND = "{{tenant}} ({{currency}})"
@@ -38,7 +38,7 @@ ROW = Row(
             title="Cost per hour",
             description="At the present rate, by prices. 0 where no prices are declared.",
             queries=(
-                Query(f"3600 * {per_second(catalogue.TENANT_COST, by=('tenant', 'currency'))}", MONEY_LEGEND),
+                Query(per_hour(catalogue.TENANT_COST, by=("tenant", "currency")), MONEY_LEGEND),
             ),
             unit=Unit.MONEY, is_stacked=True,
         ),
@@ -74,9 +74,7 @@ ROW = Row(
             description="Whom it hurts: requests by tenant that were rejected, evicted, failed or cancelled.",
             queries=(
                 Query(
-                    troubles(
-                        catalogue.TENANT_REQUESTS, f'outcome!="{Outcome.COMPLETED.value}"', by=("tenant", "outcome")
-                    ),
+                    troubles(catalogue.TENANT_REQUESTS, NOT_COMPLETED, by=("tenant", "outcome")),
                     "{{tenant}} {{outcome}}",
                 ),
             ),

@@ -43,11 +43,11 @@ def write_whole(
 
 def check_room(folder: Path, size_bytes: int) -> None:
     """Find out by trying whether `folder` takes so much more; nothing of it stays. Raises: OSError."""
-    draft = folder / f".room.{os.getpid()}-{get_ident()}"
+    probe = folder / f".room.{os.getpid()}-{get_ident()}"
     try:
-        draft.write_bytes(bytes(size_bytes))
+        write_whole(probe, bytes(size_bytes), is_durable=True)
     finally:
-        draft.unlink(missing_ok=True)
+        probe.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:

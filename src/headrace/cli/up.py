@@ -29,7 +29,7 @@ from headrace.domain.operator_error import OperatorError
 from headrace.domain.tenant import Scope
 from headrace.fleet.deploy.state_files import SupervisorFile, find_supervisor, prepare_folders
 from headrace.settings import Settings, load_settings
-from headrace.whole_file import write_whole
+from headrace.whole_file import check_room
 from headrace.wiring.declared import Source, ask_endpoint, refuse_another, running_source
 from headrace.wiring.first_keys import keeps_first_key, take_first_keys
 from headrace.wiring.instance import run_instance
@@ -146,13 +146,10 @@ def _detach(settings: Settings, source: Source) -> None:
 
 def _why_silent(settings: Settings) -> str:
     """Say why there are no last words, where it is the disk: then what ended the supervisor is likely to be it, too."""
-    probe = settings.log_dir / f".{SUPERVISOR_OUTPUT}.{os.getpid()}"
     try:
-        write_whole(probe, b"x" * PROBE_BYTES, is_durable=True)
+        check_room(settings.log_dir, PROBE_BYTES)
     except OSError as error:
         return f" and could not say why: {settings.log_dir} cannot be written: {os.strerror(error.errno or 0)}"
-    finally:
-        probe.unlink(missing_ok=True)
     return ""
 
 

@@ -105,18 +105,19 @@ class Progress:
             self._live.update(self._table(status), refresh=True)
             return
         for replica in status.replicas:
-            key = f"{replica.phase} {_coarse(replica.reason)}"
-            if self._said.get(replica.endpoint) != key:
-                self._said[replica.endpoint] = key
-                earlier = ", ".join(f"{span.phase} {span.duration_s:.1f} s" for span in replica.spans[:-1])
-                is_ready = replica.phase == ReplicaPhase.READY.value
-                text = f"ready ({earlier})" if is_ready else f"{replica.phase}: {replica.reason}"
-                self._out.print(f"{replica.endpoint}  {text}", soft_wrap=True)
+            earlier = ", ".join(f"{span.phase} {span.duration_s:.1f} s" for span in replica.spans[:-1])
+            is_ready = replica.phase == ReplicaPhase.READY.value
+            text = f"ready ({earlier})" if is_ready else f"{replica.phase}: {replica.reason}"
+            self._say(replica.endpoint, text, key=f"{replica.phase} {_coarse(replica.reason)}")
         for endpoint in attached(status):
             text = f"{endpoint.state}: {endpoint.reason}"
-            if self._said.get(endpoint.endpoint) != text:
-                self._said[endpoint.endpoint] = text
-                self._out.print(f"{endpoint.endpoint}  {text}", soft_wrap=True)
+            self._say(endpoint.endpoint, text, key=text)
+
+    def _say(self, name: str, text: str, *, key: str) -> None:
+        """Once for each `key` that follows another."""
+        if self._said.get(name) != key:
+            self._said[name] = key
+            self._out.print(f"{name}  {text}", soft_wrap=True)
 
     @staticmethod
     def _table(status: InstanceStatus) -> RenderableType:

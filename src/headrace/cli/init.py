@@ -12,6 +12,7 @@ import typer
 
 from headrace.cli.options import JsonOption, verb_app
 from headrace.cli.output import emit, fail
+from headrace.cli.text_file import check_folder
 from headrace.declaration.load import DEFAULT_FILE, load_text, this_machine
 from headrace.declaration.starter import FoundEngine, FoundModel, Surroundings, render_starter
 from headrace.fleet.deploy.attach import EndpointUnreachableError, detect_engine
@@ -106,9 +107,7 @@ def _gpu_names(tool: str) -> tuple[str, ...]:
 
 def _write(output: Path, text: str, *, is_forced: bool) -> None:
     """Write all or nothing; without `is_forced`, never over a file that appeared meanwhile."""
-    folder = output.absolute().parent
-    if not folder.is_dir():
-        fail(f"the folder {folder} does not exist", hint="Make it first, or give another --output.")
+    check_folder(output)
     try:
         write_whole(output, text, mode=0o644, keeps_other=not is_forced)
     except FileExistsError:

@@ -1,19 +1,15 @@
 """`headrace observe`: what an operator's monitoring is given."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from headrace.cli.options import verb_app
-from headrace.cli.output import fail
+from headrace.cli.options import OutputOption, verb_app
+from headrace.cli.text_file import give
 from headrace.fleet.observe.dashboard.grafana import dashboard_config_map, dashboard_file
 from headrace.fleet.observe.rule_file import prometheus_rule, rule_file
-from headrace.whole_file import write_whole
 
 app = verb_app()
-
-OutputOption = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to FILE.")]
 
 
 @app.callback(epilog="Example: headrace observe rules --output headrace-alerts.yaml")
@@ -34,7 +30,7 @@ def rules(
 
     What each means is in docs/alerts.md. The bounds are a beginning: change the file.
     """
-    _give(prometheus_rule(name, namespace) if kubernetes else rule_file(), output)
+    give(prometheus_rule(name, namespace) if kubernetes else rule_file(), output)
 
 
 @app.command(epilog="Example: headrace observe dashboard --output headrace-dashboard.json")
@@ -50,17 +46,4 @@ def dashboard(
 
     How to get it into Grafana, and what its rows say, is in docs/dashboard.md.
     """
-    _give(dashboard_config_map(name, namespace) if kubernetes else dashboard_file(), output)
-
-
-def _give(text: str, output: Path | None) -> None:
-    """Print it, or write it: a file that something else reads is there whole or as it was."""
-    if output is None:
-        print(text, end="")
-    elif not output.absolute().parent.is_dir():
-        fail(f"the folder {output.absolute().parent} does not exist", hint="Make it first, or give another --output.")
-    elif output.exists() and not output.is_file():
-        # A pipe or a device is written to, never replaced by a file.
-        output.write_text(text, encoding="utf-8")
-    else:
-        write_whole(output.resolve(), text, mode=0o644)
+    give(dashboard_config_map(name, namespace) if kubernetes else dashboard_file(), output)

@@ -22,6 +22,7 @@ SetOption = Annotated[
         help="Use this value instead of the file's, such as pools.main.engine=sglang; repeat for more.",
     ),
 ]
+OutputOption = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to FILE.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with a versioned schema instead of tables.")]
 
 

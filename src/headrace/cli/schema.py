@@ -1,15 +1,15 @@
 """`headrace schema`: the JSON Schema of headrace.yaml and of what the verbs print with --json."""
 
 from importlib import import_module
-from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from headrace.cli.options import verb_app
+from headrace.cli.options import OutputOption, verb_app
 from headrace.cli.output import EXIT_USAGE, fail, json_text
+from headrace.cli.text_file import give
 from headrace.declaration.json_schema import declaration_schema
 from headrace.declaration.nearest import did_you_mean
 
@@ -66,7 +66,6 @@ NameArgument = Annotated[
         show_default=False,
     ),
 ]
-OutputOption = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to FILE.")]
 
 
 @app.command(epilog="Example: headrace schema --output headrace.schema.json")
@@ -79,10 +78,7 @@ def schema(name: NameArgument = DECLARATION, output: OutputOption = None) -> Non
     if name != DECLARATION and name not in PRINTED:
         fail(f"there is no schema {name}", hint=did_you_mean(name, [DECLARATION, *PRINTED]), code=EXIT_USAGE)
     text = json_text(declaration_schema() if name == DECLARATION else printed_schema(name))
-    if output is None:
-        print(text)
-    else:
-        output.write_text(text + "\n", encoding="utf-8")
+    give(text + "\n", output)
 
 
 def printed_schema(verb: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ def test_the_schema_of_the_declaration(run, tmp_path: Path) -> None:
     assert printed["title"] == "Declaration"
     assert run("schema", "--output", "s.json").code == 0
     assert json.loads((tmp_path / "s.json").read_text()) == printed
+    assert run("schema", "--output", "none/s.json").code == 1
 
 
 @pytest.mark.parametrize("verb", list(PRINTED))

@@ -18,11 +18,20 @@ def _start(tmp_path, name, **how):
     return subprocess.Popen(launch.argv, env={**os.environ, **launch.env}, **how)
 
 
-def _wait_for(path):
+def _wait_until(is_so):
     deadline_mono_s = time.monotonic() + DEADLINE_S
-    while find_backlog(path) is None:
+    while not is_so():
         assert time.monotonic() < deadline_mono_s
         time.sleep(0.02)
+
+
+def _wait_for(path):
+    _wait_until(lambda: find_backlog(path) is not None)
+
+
+def _is_nice(process):
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    return os.getpriority(os.PRIO_PROCESS, process.pid) == min(19, own + NICENESS)
 
 
 def test_the_password_is_not_on_the_command_line(tmp_path):
@@ -56,11 +65,7 @@ def test_it_gives_way_to_requests(tmp_path):
     process = _start(tmp_path, "ledger.json")
     try:
         _wait_for(tmp_path / "ledger.json")
-        own = os.getpriority(os.PRIO_PROCESS, 0)
-        deadline_mono_s = time.monotonic() + DEADLINE_S
-        while os.getpriority(os.PRIO_PROCESS, process.pid) != min(19, own + NICENESS):
-            assert time.monotonic() < deadline_mono_s
-            time.sleep(0.02)
+        _wait_until(lambda: _is_nice(process))
     finally:
         process.kill()
         process.wait()
@@ -74,15 +79,10 @@ def test_the_share_of_its_session_is_lowered_where_it_is_its_own(tmp_path, is_le
     shown = Path(f"/proc/{process.pid}/autogroup")
     try:
         _wait_for(tmp_path / "ledger.json")
-        own = os.getpriority(os.PRIO_PROCESS, 0)
-        deadline_mono_s = time.monotonic() + DEADLINE_S
-        while os.getpriority(os.PRIO_PROCESS, process.pid) != min(19, own + NICENESS):
-            assert time.monotonic() < deadline_mono_s
-            time.sleep(0.02)
-        while is_leader and not shown.read_text().endswith(f" nice {NICENESS}\n"):
-            assert time.monotonic() < deadline_mono_s
-            time.sleep(0.02)
-        if not is_leader:
+        _wait_until(lambda: _is_nice(process))
+        if is_leader:
+            _wait_until(lambda: shown.read_text().endswith(f" nice {NICENESS}\n"))
+        else:
             assert shown.read_text() == AUTOGROUP.read_text()
             assert not shown.read_text().endswith(f" nice {NICENESS}\n")
     finally:
